@@ -50,7 +50,7 @@ class Settings:
 
     seconds: float = 6.0
     quick: bool = False
-    threads: int = 0
+    threads: int | None = None
 
 
 def versions() -> dict[str, str]:

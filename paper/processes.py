@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from paper.campaign import ReproductionOutcome
-from universal_transformer.cli.arguments import INTERRUPTED
+from universal_transformer.cli.output import INTERRUPTED
 
 POLL_SECONDS = 0.5
 

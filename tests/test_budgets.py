@@ -48,7 +48,7 @@ def test_a_way_begins_and_ends_with_its_functions():
     attention, token = frames.objective_to_attention(), frames.predict_to_token()
     assert attention.calls[0] == ("training/objective.py", "objective")
     assert attention.calls[-1] == ("nn/attention.py", "forward")
-    assert token.calls[0] == ("cli/predict.py", "run")
+    assert token.calls[0] == ("cli/predict.py", "__call__")
     assert token.calls[-1][0].startswith("decoding/")
     assert attention.torch_frames > 0
 

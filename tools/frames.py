@@ -33,7 +33,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import universal_transformer
-from universal_transformer.cli import predict
+from universal_transformer.cli.predict import Predict
 from universal_transformer.data.batch import Batch
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
@@ -96,8 +96,8 @@ def predict_to_token() -> Way:
     """The way from `run` of ``ut predict`` to the choice of a token."""
     with tempfile.TemporaryDirectory() as folder, _streams("12\n" * REQUESTS):
         run = _halting_run(Path(folder) / "run")
-        with _Choices(first=predict.run) as choices:
-            predict.run([str(run), "--max-new-tokens", "4"])
+        with _Choices(first=Predict.__call__) as choices:
+            Predict(run=str(run), max_new_tokens=4)()
     return _longest(choices.ways)
 
 

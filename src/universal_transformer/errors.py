@@ -22,7 +22,7 @@ def optional(module: str, *, needed: str, extra: str) -> Any:
         raise UserError(f"{needed}: run pip install 'universal-transformer[{extra}]'") from error
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean …?)``, or nothing if no known name is near."""
-    found = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.6)
+def suggestion(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
+    """Return `` (did you mean …?)``, or nothing if no known name is near: `likeness` is 1 for equal names."""
+    found = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=likeness)
     return f" (did you mean {' or '.join(found)}?)" if found else ""

@@ -6,10 +6,14 @@ of that type, `check` looks at the fields of an object that exists. Both name th
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
+import textwrap
 import types
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -138,6 +142,24 @@ def hints(kind: Any) -> Mapping[str, Any]:
     """Return the fields of a dataclass that its constructor takes, with their types, in order."""
     found = get_type_hints(kind, include_extras=True)
     return {one.name: found[one.name] for one in dataclasses.fields(kind) if one.init}
+
+
+@functools.cache
+def docstrings(kind: Any) -> Mapping[str, str]:
+    """Return the docstring below each field of a dataclass that has one; none for a class without source."""
+    found: dict[str, str] = {}
+    for base in [base for base in reversed(kind.__mro__) if "__annotations__" in vars(base)]:
+        try:
+            source = textwrap.dedent(inspect.getsource(base))
+        except (OSError, TypeError):
+            continue
+        body = next(node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match text:
+                    case ast.Expr(value=ast.Constant(value=str(docstring))):
+                        found[field.target.id] = inspect.cleandoc(docstring)
+    return found
 
 
 def leaves(kind: Any) -> dict[str, Any]:

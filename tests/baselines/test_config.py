@@ -82,5 +82,5 @@ def test_what_is_wrong_is_named(fields, said):
 
 
 def test_fields_of_another_kind_are_not_offered():
-    with pytest.raises(UserError, match="unknown field --halting-threshold"):
+    with pytest.raises(UserError, match="unknown option --halting-threshold"):
         override(tiny.run_config(LstmConfig()), ["--halting-threshold", "0.5"], prog="ut train tiny")

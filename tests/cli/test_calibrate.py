@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from universal_transformer.cli import main
-from universal_transformer.cli.evaluate import evaluate_run, open_with_task, parser
+from universal_transformer.cli.evaluate import Evaluate, evaluate_run, open_with_task
+from universal_transformer.cli.parser import parse
 from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
 
 SMALL = [
@@ -126,7 +127,7 @@ def test_it_does_not_cover_the_data_of_another_task(run):
     assert calibrate(run) == 0
     opened, task = open_with_task(run, device="cpu")
     for options, steps in (([], 1), (["--data", "blimp"], 3)):
-        report, _ = evaluate_run(opened, task, parser().parse([str(run), *options]))
+        report, _ = evaluate_run(opened, task, parse(Evaluate, [str(run), *options], name="evaluate"))
         assert report.max_steps == steps
         assert ("does not cover --data blimp" in report.notes[-1]) == (steps == 3)
 

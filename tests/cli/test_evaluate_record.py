@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from universal_transformer.cli import evaluate, main
+from universal_transformer.cli import main
+from universal_transformer.cli.evaluate import Evaluate
+from universal_transformer.cli.parser import parse
 
 
 def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys):
@@ -56,4 +58,4 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     ],
 )
 def test_another_search_or_split_has_a_report_of_its_own(arguments, name):
-    assert evaluate._file_name(evaluate.parser().parse(["a", *arguments]), calibrated=False) == name
+    assert parse(Evaluate, ["a", *arguments], name="evaluate").file_name(calibrated=False) == name

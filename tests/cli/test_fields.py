@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.cli.fields import GROUPS, override, print_help, without_effect
+from universal_transformer.cli import main
+from universal_transformer.cli.fields import (
+    ALIASES,
+    GROUPS,
+    USUAL,
+    field_options,
+    fields_page,
+    override,
+    without_effect,
+)
+from universal_transformer.cli.parser import options_of
+from universal_transformer.cli.train import Train
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.typed import leaves, replaced
@@ -16,7 +27,7 @@ BASE = RECIPES["stories"]()
 
 
 def change(*arguments, config=BASE):
-    return override(config, arguments, prog="ut train stories", also=("--run", "--dry-run"))
+    return override(config, arguments, prog="ut train stories", also=list(options_of(Train)))
 
 
 def fields_of(config):
@@ -91,8 +102,8 @@ def test_nothing_else_changes():
 
 
 MISTAKES = {
-    "no such field": (["--max-step", "8"], "unknown field --max-step .*did you mean --max-steps"),
-    "far from any": (["--frobnicate", "8"], "unknown field --frobnicate; ut train stories --help"),
+    "no such field": (["--max-step", "8"], "unknown option --max-step .*did you mean --max-steps"),
+    "far from any": (["--frobnicate", "8"], "unknown option --frobnicate; ut train stories --help"),
     "wrong group": (["--model.minutes", "3"], "did you mean --training.minutes"),
     "wrong field of a group": (["--model.max-stps", "3"], "did you mean --model.max-steps"),
     "own option misspelled": (["--dry-rum"], "did you mean --dry-run"),
@@ -100,15 +111,15 @@ MISTAKES = {
     "in two groups of the model": (["--bias", "3"], "--model.attention.bias or --model.halting.bias"),
     "of the data": (["--model.vocabulary.padding-id", "3"], "the tokenizer and the data determine it"),
     "of the data, without its group": (["--model.padding-id", "3"], "the tokenizer and the data determine it"),
-    "no value": (["--max-steps"], "--max-steps: found no value, expected a whole number"),
-    "two values": (["--max-steps", "1", "2"], "found 2 values, expected a whole number"),
+    "no value": (["--max-steps"], "--max-steps: expected one argument"),
+    "two values": (["--max-steps", "1", "2"], "unexpected '2'"),
     "not a number": (["--max-steps", "eight"], "--max-steps: expected a whole number, .*found 'eight'"),
     "not whole": (["--max-steps", "8.5"], "--max-steps: expected a whole number, .*found '8.5'"),
     "no choice": (["--schedule", "cosin"], "expected one of inverse_sqrt, .*did you mean cosine"),
-    "value of a boolean": (["--step.tied", "yes"], "write --step.tied, or --step.no-tied"),
-    "too few": (["--statements", "3"], "found 1 value, expected 2 values"),
+    "value of a boolean": (["--step.tied=yes"], "--step.tied: ignored explicit argument 'yes'"),
+    "too few": (["--statements", "3"], "--statements: expected 2 arguments"),
     "part of a tuple": (["--statements", "3", "x"], r"--statements\[1\]: expected a whole number, found 'x'"),
-    "no option": (["8"], "unexpected '8'; a field is written --name value"),
+    "no option": (["8"], "unexpected '8'; ut train stories --help shows what may follow"),
     "out of bounds": (
         ["--learning-rate", "-1"],
         "--learning-rate: expected a number, more than 0, found -1.0",
@@ -119,8 +130,12 @@ MISTAKES = {
         ["--facts", "4"],
         r"facts must be different numbers out of 1, 2 and 3, found \(4,\)",
     ),
+    "epochs": (["--epochs", "3"], "--epochs: .* --training.max-updates N or --training.minutes M"),
+    "batch size": (["--training.batch-size", "3"], "--training.batch-size: .* --training.batch-tokens N, positions"),
+    "of like meaning": (["--clipping-of-gradients", "3"], "did you mean --training.clip-norm"),
+    "of like meaning in a text": (["--gpu"], "did you mean --training.device"),
     "no limit": (["--minutes", "None"], "minutes and training.max_updates are both None"),
-    "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied contradict"),
+    "yes and no": (["--no-tied", "--model.tied"], "--model.tied contradicts another option"),
 }
 
 
@@ -149,14 +164,56 @@ def test_whatever_is_typed_is_a_configuration_or_one_line(arguments):
     assert len(said.splitlines()) <= 1
 
 
-def test_help_shows_every_field_with_what_it_says_and_its_value(capsys):
-    print_help(BASE, prog="ut train stories", description="Stories.")
-    shown = capsys.readouterr().out
+@pytest.mark.parametrize("word", ["none", "None", "NONE"])
+def test_no_limit_is_none(word):
+    assert change("--max-updates", "5", "--minutes", word).training.minutes is None
+    assert change("--halting.side", word.lower()).model.halting.side == "none"
+
+
+@pytest.mark.parametrize(
+    ("alias", "path", "value"),
+    [
+        ("--lr", "training.learning_rate", 0.25),
+        ("--hidden", "model.sizes.width", 64),
+        ("--layers", "model.depth.max_steps", 3),
+        ("--heads", "model.sizes.num_heads", 2),
+        ("--early-stopping", "training.patience", 7),
+    ],
+)
+def test_a_name_of_other_programs_is_the_field_of_the_same_meaning(alias, path, value):
+    assert change(alias, str(value)) == replaced(BASE, {path: value})
+
+
+def shown(*, everything):
+    return fields_page(BASE, prog="ut train stories", usage="", description="", options=[], everything=everything)
+
+
+def test_help_shows_every_field_with_what_it_says_and_its_value():
+    page = shown(everything=True)
     for (group, name), _ in fields_of(BASE):
-        assert f"--{group}.{name.replace('_', '-')}" in shown
-    assert "T: the number of steps of a fixed depth" in shown
-    assert "padding-id" not in shown
-    assert "(default: 8 14)" in shown
+        assert f"--{group}.{name.replace('_', '-')}" in page
+    assert all(option.text for option in field_options(BASE))
+    assert "T: the number of steps of a fixed depth" in page
+    assert "padding-id" not in page
+    assert "(default: 8 14)" in page
+
+
+@pytest.mark.parametrize("recipe", ["stories", "pairs", "copy-lstm"])
+def test_help_shows_at_first_the_fields_that_people_use(recipe, capsys):
+    assert main(["train", recipe, "--help"]) == 0
+    page = capsys.readouterr().out
+    names = [option.name for option in field_options(RECIPES[recipe]()) if option.name in page.split()]
+    assert 8 <= len(names) <= 20
+    assert "--training.minutes" in names
+    assert "--help-all shows all" in page
+    assert page.count("\n") < 90
+    assert main(["train", recipe, "--help-all"]) == 0
+    assert capsys.readouterr().out.count("\n") > page.count("\n")
+
+
+def test_the_fields_that_people_use_are_fields():
+    every = {option.field for recipe in ("pairs", "stories") for option in field_options(RECIPES[recipe]())}
+    assert {*USUAL, *ALIASES} <= every
 
 
 def test_fields_of_halting_are_named_where_no_side_halts():

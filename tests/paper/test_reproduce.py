@@ -14,6 +14,7 @@ from paper.runs import Runner
 from small_stories import write_stories
 from universal_transformer.cli import main
 from universal_transformer.cli.fields import override
+from universal_transformer.cli.parser import parse
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs import trainer
 from universal_transformer.tasks import StoriesData
@@ -342,6 +343,7 @@ def test_a_mistake_gets_one_line_and_leaves_no_files(arguments, expected, place,
 
 
 def test_an_option_given_again_adds_to_what_was_named():
-    options = command.parser().parse(["table1", "--tasks", "1", "2", "--tasks", "4", "--rows", "a"])
-    assert (options.tasks, options.rows, options.columns) == (["1", "2", "4"], ["a"], [])
-    assert command.parser().parse(["table1"]).tasks == []
+    arguments = ["table1", "--tasks", "1", "2", "--tasks", "4", "--rows", "a"]
+    options = parse(command.Reproduce, arguments, name="reproduce")
+    assert (options.tasks, options.rows, options.columns) == (("1", "2", "4"), ("a",), ())
+    assert parse(command.Reproduce, ["table1"], name="reproduce").tasks == ()

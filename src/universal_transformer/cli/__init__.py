@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from universal_transformer import __version__
-from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
 from universal_transformer.cli.clone import from_clone
+from universal_transformer.cli.output import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
 from universal_transformer.errors import UserError, suggestion
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train", "train a recipe, or continue a run"),
-    "evaluate": ("evaluate", "score a run on its test sets"),
-    "calibrate": ("calibrate", "find fewer steps for a trained model, within a loss that you allow"),
-    "predict": ("predict", "predict an output for each line of a file or of standard input"),
-    "export": ("export", "write a trained model as an ONNX file or a torch.export program"),
-    "plot": ("plot", "write the report of a run: one HTML file with its plots"),
-    "models": ("models", "list the pretrained models, show the card of one, or score a sample again"),
-    "recipes": ("recipes", "list the recipes"),
-    "data": ("data", "list, fetch or check data sets"),
+    "train": ("train.Train", "train a recipe, or continue a run"),
+    "evaluate": ("evaluate.Evaluate", "score a run on its test sets"),
+    "calibrate": ("calibrate.Calibrate", "find fewer steps for a trained model, within a loss that you allow"),
+    "predict": ("predict.Predict", "predict an output for each line of a file or of standard input"),
+    "export": ("export.Export", "write a trained model as an ONNX file or a torch.export program"),
+    "plot": ("plot.Plot", "write the report of a run: one HTML file with its plots"),
+    "models": ("models.Models", "list the pretrained models, show the card of one, or score a sample again"),
+    "recipes": ("recipes.Recipes", "list the recipes"),
+    "data": ("data.Data", "list, fetch or check data sets"),
     "bench": (
-        "benchmarks.command",
+        "benchmarks.command.Bench",
         "measure this machine: what halting saves, and the speed compared with other libraries",
     ),
-    "reproduce": ("paper.command", "measure a table of the paper, and write it with the paper's figures"),
-    "demo": ("demo", "train a small model on generated stories in a few minutes, and show its predictions"),
+    "reproduce": ("paper.command.Reproduce", "measure a table of the paper, and write it with the paper's figures"),
+    "demo": ("demo.Demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
-"""Command -> (module with `run(arguments)`, summary): of this package, or, with a dot in it, one of a clone."""
+"""Command -> (module and class, a dataclass of options with a call; summary): of this package, or of one of a clone."""
 
 _NO_MEMORY = (
     "allocate memory",
@@ -100,9 +100,12 @@ def _dispatch(arguments: list[str]) -> int:
         raise UserError(f"no {kind} {name!r}{suggestion(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
     keep_freed_memory()
     keep_few_kernels()
-    module, _ = COMMANDS[name]
+    from universal_transformer.cli.parser import parse
+
+    module, _, kind = COMMANDS[name][0].rpartition(".")
     home = from_clone(module, command=name) if "." in module else import_module(f"{__name__}.{module}")
-    return int(home.run(rest))
+    command = parse(getattr(home, kind), rest, name=name)
+    return 0 if command is None else command()
 
 
 def keep_freed_memory() -> bool:

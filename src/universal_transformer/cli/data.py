@@ -4,47 +4,73 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.arguments import DATA_DIR, FAILED, Parser, data_dir, note, say, take
+from universal_transformer.cli.options import OnData
+from universal_transformer.cli.output import FAILED, data_dir, note, say
+from universal_transformer.cli.parser import Place, Written, options_of, page, refuse
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show_path
 
 if TYPE_CHECKING:
     from universal_transformer.data.download import FileState
 
-ACTIONS = ("list", "fetch", "check")
 
+@dataclass(frozen=True, kw_only=True)
+class Data(OnData):
+    """List the data sets, fetch one from its official source, check them, or look at the data of a recipe."""
 
-def run(arguments: list[str]) -> int:
-    """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
-    if arguments[:1] == ["check"] and len(arguments) > 1 and _is_recipe(arguments[1]):
-        return _check_recipe(arguments[1], arguments[2:])
-    parser = Parser("data", description="Data sets: list them, fetch one from its official source, check them.")
-    parser.add_argument("action", metavar="list|fetch|check", choices=ACTIONS)
-    parser.add_argument(
-        "name",
-        nargs="?",
-        help="the data set, for fetch and check (check without a name: all); or a recipe and its fields, for check: "
-        "ut data check pairs --data.train FILE",
-    )
-    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
-    options = parser.parse(arguments)
-    if options.action == "list":
-        if options.name:
-            raise UserError(f"unexpected {options.name!r}: ut data list takes no name")
-        return _list(options.data_dir)
-    from universal_transformer.data.sources import DATASETS
+    action: Annotated[Literal["list", "fetch", "check"], Written("list|fetch|check", place=Place.WORD)] = "list"
+    """What to do."""
+    name: Annotated[str, Written("NAME", place=Place.WORD)] = ""
+    """The data set, for fetch and check (check without a name: all); or a recipe and its fields, for check: ut data
+    check pairs --data.train FILE."""
+    fields: Annotated[tuple[str, ...], Written(place=Place.FIELDS)] = ()
+    help: bool = False
+    """Show this page, or of a recipe to check also its fields."""
+    help_all: bool = False
+    """Of a recipe, show every field."""
 
-    if options.action == "check" and not options.name:
-        return _check_all(options.data_dir)
-    known = ", ".join(DATASETS)
-    if not options.name:
-        raise UserError(f"name a data set: ut data {options.action} NAME; known are {known}")
-    if options.name not in DATASETS:
-        raise UserError(f"no data set {options.name!r}{suggestion(options.name, DATASETS)}; known are {known}")
-    act = _fetch if options.action == "fetch" else _check
-    return act(options.name, options.data_dir)
+    def __call__(self) -> int:
+        """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
+        of_recipe = self.action == "check" and self.name != "" and _is_recipe(self.name)
+        if self.help or self.help_all:
+            return self._help(self.name if of_recipe else "")
+        if of_recipe:
+            return _check_recipe(self.name, self.fields, folder=self.data_dir)
+        refuse(self.fields, list(options_of(Data)), prog="ut data")
+        if self.action == "list":
+            if self.name:
+                raise UserError(f"unexpected {self.name!r}: ut data list takes no name")
+            return _list(self.data_dir)
+        from universal_transformer.data.sources import DATASETS
+
+        if self.action == "check" and not self.name:
+            return _check_all(self.data_dir)
+        known = ", ".join(DATASETS)
+        if not self.name:
+            raise UserError(f"name a data set: ut data {self.action} NAME; known are {known}")
+        if self.name not in DATASETS:
+            raise UserError(f"no data set {self.name!r}{suggestion(self.name, DATASETS)}; known are {known}")
+        act = _fetch if self.action == "fetch" else _check
+        return act(self.name, self.data_dir)
+
+    def _help(self, recipe: str) -> int:
+        options = list(options_of(Data))
+        if not recipe:
+            print(page("ut data", Data.__doc__ or "", {"options": options}))
+            return 0
+        from universal_transformer.cli.fields import fields_page
+        from universal_transformer.recipes import RECIPES
+
+        prog, about = f"ut data check {recipe}", _check_recipe.__doc__ or ""
+        usage = f"{prog} [--field value ...]"
+        everything = self.help_all
+        print(
+            fields_page(RECIPES[recipe](), prog=prog, usage=usage, description=about, options=[], everything=everything)
+        )
+        return 0
 
 
 def _list(folder: str) -> int:
@@ -103,18 +129,14 @@ def _is_recipe(name: str) -> bool:
     return name in RECIPES and name not in DATASETS
 
 
-def _check_recipe(name: str, fields: list[str]) -> int:
+def _check_recipe(name: str, fields: Sequence[str], *, folder: str) -> int:
     """Load the data of a recipe as its training does, and print what they look like; nothing is trained or written."""
     from universal_transformer.cli.data_lines import data_lines
-    from universal_transformer.cli.fields import override, print_help
+    from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
     from universal_transformer.runs.opened import load_data
 
-    if any(token in ("-h", "--help") for token in fields):
-        print_help(RECIPES[name](), prog=f"ut data check {name}", description=_check_recipe.__doc__ or "")
-        return 0
-    taken = take(fields, values=("--data-dir",), flags=())
-    with data_dir(taken.get("--data-dir")):
+    with data_dir(folder):
         task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
     counts = {"train": len(task.train), "validation": len(task.validation)}
     counts |= {part: len(examples) for part, examples in task.test.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
+from universal_transformer.cli.options import Folder
+from universal_transformer.cli.output import INTERRUPTED, note
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted
 from universal_transformer.runs.folder import CONFIG
@@ -16,25 +18,29 @@ if TYPE_CHECKING:
 RECIPE, FOLDER = "stories", "runs/demo"
 
 
-def run(arguments: list[str]) -> int:
-    """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
-    text = "Train a small model on generated stories in a few minutes, test it, and plot its steps."
-    parser = Parser("demo", description=text)
-    parser.add_argument("--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})")
-    folder = Path(parser.parse(arguments).run)
-    if not _train(folder):
-        note(f"call {_command(folder)} again to continue")
-        return INTERRUPTED
-    from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
-    from universal_transformer.cli.plot import draw
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Train a small model on generated stories in a few minutes, test it, and plot its steps."""
 
-    run, task = open_with_task(folder)
-    report, name = evaluate_run(run, task)
-    print(*_results(report), sep="\n")
-    save_report(report, run, name=name)
-    print(f"report: {draw(run, task, report)} (open it in a browser)")
-    print(f"all figures: ut evaluate {quoted(folder)}; your own stories: ut predict {quoted(folder)} FILE")
-    return 0
+    run: Folder = FOLDER
+    """Where it is kept."""
+
+    def __call__(self) -> int:
+        """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
+        folder = Path(self.run)
+        if not _train(folder):
+            note(f"call {_command(folder)} again to continue")
+            return INTERRUPTED
+        from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
+        from universal_transformer.cli.plot import draw
+
+        run, task = open_with_task(folder)
+        report, name = evaluate_run(run, task)
+        print(*_results(report), sep="\n")
+        save_report(report, run, name=name)
+        print(f"report: {draw(run, task, report)} (open it in a browser)")
+        print(f"all figures: ut evaluate {quoted(folder)}; your own stories: ut predict {quoted(folder)} FILE")
+        return 0
 
 
 def _train(folder: Path) -> bool:

@@ -8,125 +8,115 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.arguments import (
-    DATA_DIR,
-    RUN,
-    Parser,
-    add_answer_limit,
-    add_batches,
-    add_beams,
-    add_depth,
-    add_own_tests,
-    check_writable,
-    data_dir,
-    is_first,
-    say,
-    search_of,
-    whole,
+from universal_transformer.cli.options import (
+    Answering,
+    File,
+    GivenArguments,
+    Name,
+    OfRun,
+    OnData,
+    OnTestFiles,
 )
+from universal_transformer.cli.output import check_writable, data_dir, is_first, say
 from universal_transformer.cli.own_tests import OwnTests, load_own_tests
+from universal_transformer.cli.parser import Written
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, METRICS
+from universal_transformer.typed import AtLeastOne, listed
 
 if TYPE_CHECKING:
-    import argparse
-
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
     from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task, TaskData
 
 
-def run(arguments: list[str]) -> int:
-    """Evaluate, print and write the report."""
-    options = parser().parse(arguments)
-    if options.data and (options.test or options.test_target or options.group is not None):
-        raise UserError(f"--data {options.data} and --data.test: two test sets; leave one out")
-    folder = find(options.run)
-    _check_record(options.record, folder)
-    with data_dir(options.data_dir):
-        run, task = open_with_task(
-            folder,
-            device=options.device,
-            data_dir=options.data_dir,
-            other=options.data,
-            own=OwnTests(files=options.test, targets=options.test_target, group=options.group),
-            halting_execution=options.halting_execution,
-        )
-        if options.metric:
-            task = dataclasses.replace(task, metric=options.metric)
-        with sharing_positions(run):
-            report, name = evaluate_run(run, task, options)
-    if not is_first():
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OnTestFiles, OnData, Answering, OfRun):
+    """Score a run; the report is written to RUN/report.json.
+
+    Processes that torchrun starts share the positions of every sequence.
+    """
+
+    split: Name = "test"
+    """The test, validation, train, or the name of a test set or of a group of its table."""
+    metric: Name = ""
+    """Score by another metric than that of the training, such as sequence or bleu."""
+    limit: AtLeastOne | None = None
+    """Score at most N examples of each set."""
+    json: bool = False
+    """Print the report as JSON."""
+    record: File = ""
+    """Also write the scores with command, hardware, versions and commit."""
+    data: Name = ""
+    """Score a language model on other data than those of its run: blimp."""
+    group: Annotated[str, Written("COLUMN", name="data.group")] | None = None
+    """Column of the test files whose values group the figures: a key of JSON lines, or a number of TSV; '' for none
+    (default: that of the run)."""
+    arguments: GivenArguments = ()
+
+    def __call__(self) -> int:
+        """Evaluate, print and write the report."""
+        if self.data and (self.test or self.test_target or self.group is not None):
+            raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
+        folder = find(self.run)
+        _check_record(self.record, folder)
+        with data_dir(self.data_dir):
+            run, task = open_with_task(
+                folder,
+                device=self.device,
+                data_dir=self.data_dir,
+                other=self.data,
+                own=OwnTests(files=self.test, targets=self.test_target, group=self.group),
+                halting_execution=self.halting_execution,
+            )
+            if self.metric:
+                task = dataclasses.replace(task, metric=self.metric)
+            with sharing_positions(run):
+                report, name = evaluate_run(run, task, self)
+        if not is_first():
+            return 0
+        # the scores are shown before they are written: the disk may be full, or the folder of another user
+        if self.json:
+            print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            say("\n".join(report.lines()))
+        sys.stdout.flush()
+        path = save_report(report, run, name=name)
+        if self.record:
+            from universal_transformer.cli.record import record
+
+            record(Path(self.record), run, report, arguments=[*self.arguments])
+        if not self.json:
+            say(f"written to {path}")
         return 0
-    # the scores are shown before they are written: the disk may be full, or the folder of another user
-    if options.json:
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        say("\n".join(report.lines()))
-    sys.stdout.flush()
-    path = save_report(report, run, name=name)
-    if options.record:
-        from universal_transformer.cli.record import record
 
-        record(Path(options.record), run, report, arguments=arguments)
-    if not options.json:
-        say(f"written to {path}")
-    return 0
-
-
-def parser() -> Parser:
-    """Return the parser of ``ut evaluate``."""
-    from universal_transformer.tasks import OTHER_TESTS
-
-    parser = Parser(
-        "evaluate",
-        description="Score a run; the report is written to RUN/report.json. Processes that torchrun starts share the "
-        "positions of every sequence.",
-    )
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument(
-        "--split",
-        default="test",
-        metavar="NAME",
-        help="test (default), validation, train, or the name of a test set or of a group of its table",
-    )
-    parser.add_argument(
-        "--metric", metavar="NAME", help="score by another metric than that of the training, such as sequence or bleu"
-    )
-    add_depth(parser)
-    add_beams(parser)
-    add_answer_limit(parser)
-    parser.add_argument("--limit", type=whole(1), metavar="N", help="score at most N examples of each set")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
-        "--record", metavar="FILE", help="also write the scores with command, hardware, versions and commit"
-    )
-    add_batches(parser)
-    parser.add_argument(
-        "--data",
-        choices=tuple(OTHER_TESTS),
-        default="",
-        metavar="NAME",
-        help=f"score a language model on other data than those of its run: {', '.join(OTHER_TESTS)}",
-    )
-    add_own_tests(parser)
-    parser.add_argument(
-        "--data.group",
-        dest="group",
-        metavar="COLUMN",
-        help="column of the test files whose values group the figures: a key of JSON lines, or a number of TSV; '' for "
-        "none (default: that of the run)",
-    )
-    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
-    return parser
+    def file_name(self, *, calibrated: bool) -> str:
+        """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
+        chosen = {
+            "data-": self.data or None,
+            "test-": _as_name("-".join((*OwnTests(self.test).labels(), *self.test_target))) or None,
+            "group-": None if self.group is None else _as_name(self.group) or "none",
+            "": _as_name(self.split) if self.split != "test" else None,
+            "metric-": self.metric or None,
+            "steps-": self.max_steps,
+            "threshold-": self.halting_threshold,
+            "exit-": self.exit and self.exit.replace(":", "-"),
+            "limit-": self.limit,
+            "beams-": self.beams if self.beams > 1 else None,
+            "tokens-": self.max_new_tokens,
+            "penalty-": self.length_penalty if self.length_penalty != LENGTH_PENALTY else None,
+        }
+        parts = ["calibrated"] * calibrated + [f"{name}{value}" for name, value in chosen.items() if value is not None]
+        return "-".join(["report", *parts]) + ".json"
 
 
 def open_with_task(
@@ -150,6 +140,8 @@ def open_with_task(
     if other:
         from universal_transformer.tasks import OTHER_TESTS
 
+        if other not in OTHER_TESTS:
+            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS)}")
         architecture = run.model.config.architecture
         if architecture != "language_model":
             raise UserError(
@@ -171,24 +163,17 @@ def with_data(run: Run, data: TaskData) -> Run:
     return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
 
 
-def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, str]:
+def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple[Report, str]:
     """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its name."""
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.evaluation.metrics import metric_of
-    from universal_transformer.rules import Exit
 
-    options = options or parser().parse([str(run.folder), "--no-calibration"])
+    options = options or Evaluate(run=str(run.folder), calibration=False)
     baseline, metric = run.folder / BASELINE, metric_of(task)  # a pretrained model has no baseline
     metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
-    inference = DecodingOptions(
-        **search_of(options),
-        max_new_tokens=options.max_new_tokens,
-        max_steps=options.max_steps,
-        halting_threshold=options.halting_threshold,
-        exit=None if options.exit is None else Exit.parse(options.exit),
-    )
+    inference = options.decoding()
     found, note = inference, ""
     if options.calibration:
         unlike = f"--data {options.data}" if options.data else ""
@@ -205,7 +190,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         )
     if note:
         report = dataclasses.replace(report, notes=(*report.notes, note))
-    return report, _file_name(options, calibrated=found != inference)
+    return report, options.file_name(calibrated=found != inference)
 
 
 def save_report(report: Report, run: Run, *, name: str) -> Path:
@@ -229,7 +214,7 @@ def sharing_positions(run: Run) -> Iterator[None]:
         yield
 
 
-def _check_record(file: str | None, folder: Path) -> None:
+def _check_record(file: str, folder: Path) -> None:
     """Refuse, before the work, a file that cannot be written and a run without sound metrics of its training."""
     if not file:
         return
@@ -258,26 +243,6 @@ def progress_bar() -> Iterator[Progress | None]:
     with Bar(console=console, transient=True) as bar:
         row = bar.add_task("evaluating", total=None)
         yield lambda done, total: bar.update(row, completed=done, total=total)
-
-
-def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
-    """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
-    chosen = {
-        "data-": options.data or None,
-        "test-": _as_name("-".join((*OwnTests(options.test).labels(), *options.test_target))) or None,
-        "group-": None if options.group is None else _as_name(options.group) or "none",
-        "": _as_name(options.split) if options.split != "test" else None,
-        "metric-": options.metric,
-        "steps-": options.max_steps,
-        "threshold-": options.halting_threshold,
-        "exit-": options.exit and options.exit.replace(":", "-"),
-        "limit-": options.limit,
-        "beams-": options.beams if options.beams > 1 else None,
-        "tokens-": options.max_new_tokens,
-        "penalty-": options.length_penalty if options.length_penalty != LENGTH_PENALTY else None,
-    }
-    parts = ["calibrated"] * calibrated + [f"{name}{value}" for name, value in chosen.items() if value is not None]
-    return "-".join(["report", *parts]) + ".json"
 
 
 def _as_name(text: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.cli.arguments import RUN, Parser, note
+from universal_transformer.cli.options import Folder, OfRun
+from universal_transformer.cli.output import note
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path, write_json
 
@@ -21,51 +23,44 @@ MOST_DIFFERENT = 1e-4
 """An export whose logits differ by more is not kept. Rounding gives about 1e-6."""
 
 
-def run(arguments: list[str]) -> int:
-    """Export, compare with the model itself, and write the folder whole or not at all."""
-    options = parser().parse(arguments)
-    folder = Path(options.run)
-    target = Path(options.out) if options.out else folder / "export" / options.format
-    _check_target(target, ours=not options.out)
-    from universal_transformer.evaluation.calibration import CALIBRATION
-    from universal_transformer.interop.graph import Exportable
-    from universal_transformer.runs.opened import open_run
+@dataclass(frozen=True, kw_only=True)
+class Export(OfRun):
+    """Write a trained model as a graph that runs without this package, with its tokenizer.
 
-    run = open_run(folder)
-    if (folder / CALIBRATION).is_file():
-        note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
-    model = Exportable(run.model)
-    staging = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(staging, ignore_errors=True)
-    try:
-        staging.mkdir(parents=True)
-        line = _write(staging, run, model, format=options.format)
-        if target.exists():
-            shutil.rmtree(target)
-        staging.rename(target)
-    finally:
+    Inputs are ids; outputs are logits and the steps of every position.
+    """
+
+    format: Literal["onnx", "torch"] = "onnx"
+    """onnx: for ONNX Runtime, opset 20; torch: for torch.export.load."""
+    out: Folder = ""
+    """A new folder (default: RUN/export/FORMAT, which is replaced)."""
+
+    def __call__(self) -> int:
+        """Export, compare with the model itself, and write the folder whole or not at all."""
+        folder = Path(self.run)
+        target = Path(self.out) if self.out else folder / "export" / self.format
+        _check_target(target, ours=not self.out)
+        from universal_transformer.evaluation.calibration import CALIBRATION
+        from universal_transformer.interop.graph import Exportable
+        from universal_transformer.runs.opened import open_run
+
+        run = open_run(folder)
+        if (folder / CALIBRATION).is_file():
+            note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
+        model = Exportable(run.model)
+        staging = target.with_name(f".{target.name}.partial")
         shutil.rmtree(staging, ignore_errors=True)
-    print(line)
-    print(f"written to {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
-    return 0
-
-
-def parser() -> Parser:
-    """Return the parser of ``ut export``."""
-    parser = Parser(
-        "export",
-        description="Write a trained model as a graph that runs without this package, with its tokenizer. "
-        "Inputs are ids; outputs are logits and the steps of every position.",
-    )
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument(
-        "--format",
-        choices=tuple(FILES),
-        default="onnx",
-        help="onnx: for ONNX Runtime, opset 20 (default); torch: for torch.export.load",
-    )
-    parser.add_argument("--out", metavar="FOLDER", help="a new folder (default: RUN/export/FORMAT, which is replaced)")
-    return parser
+        try:
+            staging.mkdir(parents=True)
+            line = _write(staging, run, model, format=self.format)
+            if target.exists():
+                shutil.rmtree(target)
+            staging.rename(target)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        print(line)
+        print(f"written to {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
+        return 0
 
 
 def _check_target(target: Path, *, ours: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.arguments import FAILED, Parser, note, say
+from universal_transformer.cli.output import FAILED, note, say
+from universal_transformer.cli.parser import Place, Written
 from universal_transformer.errors import UserError
 from universal_transformer.pretrained_models import FOLDER, PAGE, known, names
 
@@ -14,36 +16,35 @@ if TYPE_CHECKING:
     from universal_transformer.pretrained_models.card import Figures, Sample
 
 
-def run(arguments: list[str]) -> int:
-    """List, show or check; return 1 if a checked model does not score what its card says."""
-    options = parser().parse(arguments)
-    if options.name is not None and options.name not in names():
-        raise UserError(f"{options.name!r}: no such model{known(options.name)}")
-    chosen = names() if options.name is None else [options.name]
-    if options.check:
-        return FAILED if sum([not _check(name) for name in chosen]) else 0
-    if options.name is not None:
-        from universal_transformer.pretrained_models.card import HEADER
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """List the pretrained models that are part of the package."""
 
-        say((FOLDER / options.name / PAGE).read_text(encoding="utf-8").removeprefix(HEADER).rstrip())
+    name: Annotated[str, Written("NAME", place=Place.WORD)] = ""
+    """Show the card of this model."""
+    check: bool = False
+    """Score the sample of the card again (without NAME: of each card), and compare."""
+
+    def __call__(self) -> int:
+        """List, show or check; return 1 if a checked model does not score what its card says."""
+        if self.name and self.name not in names():
+            raise UserError(f"{self.name!r}: no such model{known(self.name)}")
+        chosen = [self.name] if self.name else names()
+        if self.check:
+            return FAILED if sum([not _check(name) for name in chosen]) else 0
+        if self.name:
+            from universal_transformer.pretrained_models.card import HEADER
+
+            say((FOLDER / self.name / PAGE).read_text(encoding="utf-8").removeprefix(HEADER).rstrip())
+            return 0
+        from universal_transformer.pretrained_models.card import read_card
+
+        width = max(map(len, chosen))
+        for name in chosen:
+            card = read_card(FOLDER / name)
+            say(f"{name:<{width}}  {card.size / 1e6:.1f} MB  {card.summary}")
+        print('\nut models NAME shows the card of one; ut predict NAME, and in Python load("NAME"), use it')
         return 0
-    from universal_transformer.pretrained_models.card import read_card
-
-    width = max(map(len, chosen))
-    for name in chosen:
-        card = read_card(FOLDER / name)
-        say(f"{name:<{width}}  {card.size / 1e6:.1f} MB  {card.summary}")
-    print('\nut models NAME shows the card of one; ut predict NAME, and in Python load("NAME"), use it')
-    return 0
-
-
-def parser() -> Parser:
-    """Return the parser of ``ut models``."""
-    parser = Parser("models", description="List the pretrained models that are part of the package.")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show the card of this model")
-    text = "score the sample of the card again (without NAME: of each card), and compare"
-    parser.add_argument("--check", action="store_true", help=text)
-    return parser
 
 
 def score_sample(folder: Path, sample: Sample) -> Figures:

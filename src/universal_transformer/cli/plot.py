@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.arguments import DATA_DIR, RUN, Parser, data_dir, note, say, whole
+from universal_transformer.cli.options import OfRun, OnData
+from universal_transformer.cli.output import data_dir, note, say
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import METRICS, REPORT
+from universal_transformer.typed import AtLeastOne
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -16,34 +19,32 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task
 
 
-def run(arguments: list[str]) -> int:
-    """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
-    options = parser().parse(arguments)
-    from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
-    from universal_transformer.evaluation.report import Report
+@dataclass(frozen=True, kw_only=True)
+class Plot(OnData, OfRun):
+    """Write the report of a run: RUN/report.html and RUN/plots/*.svg."""
 
-    folder = find(options.run)
-    with data_dir(options.data_dir):
-        run, task = open_with_task(folder, data_dir=options.data_dir)
-    metrics_of(run)  # refused before the work, if they are not sound
-    if (run.reports / REPORT).is_file() and not options.again:
-        report = Report.load(run.reports / REPORT)
-    else:
-        note(f"evaluating first, as ut evaluate {quoted(folder)} does")
-        report, name = evaluate_run(run, task)
-        save_report(report, run, name=name)
-    say(f"report: {draw(run, task, report, count=options.stories)}")
-    return 0
+    stories: AtLeastOne = 1
+    """Examples to show."""
+    again: bool = False
+    """Evaluate again, even if report.json exists."""
 
+    def __call__(self) -> int:
+        """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
+        from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
+        from universal_transformer.evaluation.report import Report
 
-def parser() -> Parser:
-    """Return the parser of ``ut plot``."""
-    parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.svg.")
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)")
-    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")
-    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
-    return parser
+        folder = find(self.run)
+        with data_dir(self.data_dir):
+            run, task = open_with_task(folder, data_dir=self.data_dir)
+        metrics_of(run)  # refused before the work, if they are not sound
+        if (run.reports / REPORT).is_file() and not self.again:
+            report = Report.load(run.reports / REPORT)
+        else:
+            note(f"evaluating first, as ut evaluate {quoted(folder)} does")
+            report, name = evaluate_run(run, task)
+            save_report(report, run, name=name)
+        say(f"report: {draw(run, task, report, count=self.stories)}")
+        return 0
 
 
 def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:

@@ -6,28 +6,18 @@ import json
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.arguments import (
-    RUN,
-    USAGE_ERROR,
-    Parser,
-    add_answer_limit,
-    add_batches,
-    add_beams,
-    add_depth,
-    error_line,
-    note,
-    number,
-    say,
-    search_of,
-    whole,
-)
+from universal_transformer.cli.options import Answering, Folder, OfRun
+from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
+from universal_transformer.cli.parser import Place, Written
 from universal_transformer.errors import UserError
-from universal_transformer.files import one_line, show
+from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
+from universal_transformer.models.generated import Sampling
+from universal_transformer.typed import AtLeastOne, NonNegative, Range
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -35,108 +25,83 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Codec, Prediction
 
 LINES_AT_ONCE = 512
-FILE = (
-    "UTF-8 text, plain or .gz (default: standard input); a model that reads files takes one path a line, or the files"
-)
 PREDICTIONS = "predictions"
-OUTPUT = f"where answers that are files are written, such as pictures (default: {PREDICTIONS})"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
+OneOf = Annotated[AtLeastOne, Written("K")]
 
 
-def run(arguments: list[str]) -> int:
-    """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
-    options = parser().parse(arguments)
-    if options.beams > 1 and options.temperature:
-        raise UserError("--beams and --temperature: search or sample, not both")
-    if not options.temperature and (options.top_k or options.top_p < 1):
-        raise UserError(
-            "--top-k and --top-p are for sampling: give --temperature too (1: the model's own distribution)"
+@dataclass(frozen=True, kw_only=True)
+class Predict(Answering, OfRun):
+    """Predict from a file or from standard input: one result for each line."""
+
+    files: Annotated[tuple[str, ...], Written("FILE", place=Place.WORD)] = ()
+    """UTF-8 text, plain or .gz (default: standard input); a model that reads files takes one path a line, or the
+    files."""
+    output: Folder = ""
+    """Where answers that are files are written, such as pictures (default: predictions)."""
+    jsonl: bool = False
+    """One JSON object a line, with scores and steps."""
+    choices: OneOf = 3
+    """Number of best predictions in each JSON object."""
+    temperature: Annotated[NonNegative, Written("T")] | None = None
+    """Temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)."""
+    top_k: OneOf | None = None
+    """Sample from the K likeliest tokens (by default all)."""
+    top_p: Annotated[float, Range(0, 1, above=True), Written("P")] = 1.0
+    """Sample from the likeliest tokens that together have this probability."""
+    seed: Annotated[int, Range(0)] = 0
+    """Seed of sampling (default: 0)."""
+
+    def __call__(self) -> int:
+        """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
+        if self.beams > 1 and self.temperature:
+            raise UserError("--beams and --temperature: search or sample, not both")
+        if not self.temperature and (self.top_k or self.top_p < 1):
+            raise UserError(
+                "--top-k and --top-p are for sampling: give --temperature too (1: the model's own distribution)"
+            )
+        stdin = self.files in ((), ("-",))
+        if stdin and sys.stdin is None:
+            raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
+        for file in () if stdin else self.files:
+            if not Path(file).exists():
+                raise UserError(
+                    f"{show_path(file)}: no such file; text is given by standard input: "
+                    f"echo {quoted(file)} | ut predict {quoted(self.run)}"
+                )
+        from universal_transformer.evaluation.calibration import calibrated, written_freely
+        from universal_transformer.evaluation.prediction import predict
+        from universal_transformer.runs.opened import open_run
+
+        sampling = Sampling(temperature=self.temperature or 0.0, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        inference = self.decoding(sampling)
+        run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
+        if self.temperature is None and self.beams == 1 and _draws(run.model.config):
+            inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
+        if self.calibration:
+            unlike = written_freely(run.model.config)
+            inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
+            if found:
+                note(f"ut: {found}")
+        results = _Results(
+            run.codec,
+            jsonl=self.jsonl,
+            output=self.output,
+            remedy=inference.longer_answers(run.model),
         )
-    stdin = options.files in ([], ["-"])
-    if stdin and sys.stdin is None:
-        raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
-    from universal_transformer.decoding import Sampling
-    from universal_transformer.decoding.options import DecodingOptions
-    from universal_transformer.evaluation.calibration import calibrated, written_freely
-    from universal_transformer.evaluation.prediction import predict
-    from universal_transformer.rules import Exit
-    from universal_transformer.runs.opened import open_run
-
-    inference = DecodingOptions(
-        **search_of(options),
-        sampling=Sampling(
-            temperature=options.temperature or 0.0, top_k=options.top_k, top_p=options.top_p, seed=options.seed
-        ),
-        max_new_tokens=options.max_new_tokens,
-        max_steps=options.max_steps,
-        halting_threshold=options.halting_threshold,
-        exit=None if options.exit is None else Exit.parse(options.exit),
-    )
-    run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
-    if options.temperature is None and options.beams == 1 and _draws(run.model.config):
-        inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
-    if options.calibration:
-        unlike = written_freely(run.model.config)
-        inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
-        if found:
-            note(f"ut: {found}")
-    results = _Results(
-        run.codec,
-        jsonl=options.jsonl,
-        output=options.output,
-        remedy=inference.longer_answers(run.model),
-    )
-    answers = predict(
-        run.model,
-        run.codec,
-        results.examples(_outcomes(run.codec, [None] if stdin else options.files)),
-        options=inference,
-        num_choices=options.choices,
-        batch_tokens=options.batch_tokens,
-        window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
-    )
-    for answer in answers:
-        results.show(answer)
-    return results.end()
-
-
-def parser() -> Parser:
-    """Return the parser of ``ut predict``."""
-    parser = Parser("predict", description="Predict from a file or from standard input: one result for each line.")
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("files", metavar="FILE", nargs="*", default=[], help=FILE)
-    parser.add_argument("--output", metavar="FOLDER", default="", help=OUTPUT)
-    parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
-    parser.add_argument(
-        "--choices",
-        type=whole(1),
-        default=3,
-        metavar="K",
-        help="number of best predictions in each JSON object (default: 3)",
-    )
-    add_depth(parser)
-    add_beams(parser)
-    parser.add_argument(
-        "--temperature",
-        type=number(least=0.0),
-        metavar="T",
-        help="temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)",
-    )
-    parser.add_argument(
-        "--top-k", type=whole(1), metavar="K", help="sample from the K likeliest tokens (by default all)"
-    )
-    parser.add_argument(
-        "--top-p",
-        type=number(least=0.0, most=1.0, open_below=True),
-        default=1.0,
-        metavar="P",
-        help="sample from the likeliest tokens that together have this probability",
-    )
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of sampling (default: 0)")
-    add_answer_limit(parser)
-    add_batches(parser)
-    return parser
+        answers = predict(
+            run.model,
+            run.codec,
+            results.examples(_outcomes(run.codec, [None] if stdin else self.files)),
+            options=inference,
+            num_choices=self.choices,
+            batch_tokens=self.batch_tokens,
+            window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
+        )
+        for answer in answers:
+            results.show(answer)
+        return results.end()
 
 
 class _Results:

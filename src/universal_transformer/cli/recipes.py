@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.arguments import Parser
 from universal_transformer.cli.clone import from_clone, in_clone
+from universal_transformer.cli.parser import Place, Written
 
 if TYPE_CHECKING:
     from universal_transformer.recipes import Recipe
@@ -15,35 +16,35 @@ PACKAGE = "universal_transformer."
 """How the modules of the package's own recipes begin. Others were entered by the user."""
 
 
-def run(arguments: list[str]) -> int:
-    """Print one line for each recipe and each table; or one for each row of a table."""
-    options = parser().parse(arguments)
-    from universal_transformer.recipes import MAIN, RECIPES
+@dataclass(frozen=True, kw_only=True)
+class Recipes:
+    """List the recipes; ut train RECIPE --help shows the fields of one."""
 
-    if options.table:
-        table = from_clone("paper.tables", command="recipes TABLE").find_table(options.table)
-        _show(table.rows)
-        trained = dict.fromkeys(recipe().recipe for recipe in table.rows.values())
-        print(f"\ntheir recipes for ut train: {', '.join(name for name in trained if name in RECIPES)}")
-        print(f"ut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
+    table: Annotated[str, Written("TABLE", place=Place.WORD)] = ""
+    """List the rows of a table: table1, …"""
+
+    def __call__(self) -> int:
+        """Print one line for each recipe and each table; or one for each row of a table."""
+        from universal_transformer.recipes import MAIN, RECIPES
+
+        if self.table:
+            table = from_clone("paper.tables", command="recipes TABLE").find_table(self.table)
+            _show(table.rows)
+            trained = dict.fromkeys(recipe().recipe for recipe in table.rows.values())
+            print(f"\ntheir recipes for ut train: {', '.join(name for name in trained if name in RECIPES)}")
+            print(f"ut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
+            return 0
+        added = {name: recipe for name, recipe in RECIPES.items() if not recipe.__module__.startswith(PACKAGE)}
+        _show({**MAIN, **added})
+        print("\nut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
+        if in_clone("paper"):
+            print()
+            for name, table in from_clone("paper.tables", command="recipes").TABLES.items():
+                print(f"{name:<8}{len(table.rows):>3} rows  {table.title}")
+            print(
+                "\nut recipes TABLE lists the rows of one (recipes too: copy-lstm, …); ut reproduce TABLE measures them"
+            )
         return 0
-    added = {name: recipe for name, recipe in RECIPES.items() if not recipe.__module__.startswith(PACKAGE)}
-    _show({**MAIN, **added})
-    print("\nut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
-    if in_clone("paper"):
-        print()
-        for name, table in from_clone("paper.tables", command="recipes").TABLES.items():
-            print(f"{name:<8}{len(table.rows):>3} rows  {table.title}")
-        print("\nut recipes TABLE lists the rows of one (recipes too: copy-lstm, …); ut reproduce TABLE measures them")
-    return 0
-
-
-def parser() -> Parser:
-    """Return the parser of ``ut recipes``."""
-    text = "List the recipes; ut train RECIPE --help shows all fields of one."
-    parser = Parser("recipes", description=text)
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="list the rows of a table: table1, …")
-    return parser
 
 
 def _show(recipes: Mapping[str, Recipe]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
+from universal_transformer.cli.options import Folder, OnData
+from universal_transformer.cli.output import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say
+from universal_transformer.cli.parser import Place, Written, options_of
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
@@ -20,159 +23,183 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task
     from universal_transformer.training.config import RunConfig
 
-VALUES = ("--run", "--resume", "--from", "--stage", "--data-dir")
-FLAGS = ("--dry-run", "--quiet")
-ACCEPT = "--accept-change"
-
 USAGE = """\
-usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-dir FOLDER] [--dry-run] [--quiet]
-       ut train RUN --stage halting [--field value ...] [--run FOLDER] [--quiet]
-       ut train --resume RUN [--minutes N] [--max-updates N] [--field value --accept-change FIELD ...] [--quiet]
-
---run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
---resume RUN       continue a run from its last checkpoint
---accept-change FIELD
-                   change a field deliberately when a run continues, for example a learning rate after a loss that was
-                   not finite: --learning-rate 1e-4 --accept-change training.learning_rate; may be repeated
---stage halting    train only a halting unit on the weights of a trained run, so that positions stop where predictions
-                   stop improving; writes a new folder (default: RUN-halting)
---from RUN         start from the weights of another run, or of a pretrained model (ut models): copy tensors of equal
-                   name and shape, and the rows of tokens that are in both vocabularies
---data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
---dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
-                   positions are left out of the computation (or why not); train nothing
---quiet            show no progress"""
+ut train RECIPE [--field value ...] [options]
+       ut train RUN --stage halting [--field value ...] [options]
+       ut train --resume RUN [--minutes N] [--max-updates N] [--field value --accept-change FIELD ...]"""
 
 
-def run(arguments: list[str]) -> int:
-    """Train; return 0, or 130 when interrupted (the run can then be continued)."""
-    rest = list(arguments)
-    accepted = _take_accepted(rest)
-    taken = take(rest, values=VALUES, flags=FLAGS)
-    wants_help = any(token in ("-h", "--help") for token in rest)
-    with data_dir(taken.get("--data-dir")), first_alone_speaks():
-        if taken.get("--resume"):
-            return _resume(rest, taken, accepted=accepted)
-        if accepted:
-            raise UserError(f"{ACCEPT} is for a run that continues: ut train --resume RUN {ACCEPT} {accepted[0]}")
-        return _help(rest[0]) if wants_help else _begin(rest, taken)
+@dataclass(frozen=True, kw_only=True)
+class Train(OnData):
+    """Train a recipe, each field of which is an option, or continue a run."""
 
+    fields: Annotated[tuple[str, ...], Written(place=Place.FIELDS)] = ()
+    run: Folder = ""
+    """Folder of the run (default: runs/RECIPE-DIGEST)."""
+    resume: Annotated[str, Written("RUN")] = ""
+    """Continue a run from its last checkpoint."""
+    accept_change: Annotated[tuple[str, ...], Written("FIELD")] = ()
+    """Change a field deliberately when a run continues. For example a learning rate after a loss that was not finite:
+    --learning-rate 1e-4 --accept-change training.learning_rate."""
+    stage: Annotated[str, Written("halting")] = ""
+    """Train only a halting unit on the weights of a trained run. Positions then stop where predictions stop improving;
+    a new folder is written (default: RUN-halting)."""
+    from_: Annotated[str, Written("RUN")] = ""
+    """Start from the weights of another run, or of a pretrained model (ut models). Copied are tensors of equal name and
+    shape, and the rows of tokens that are in both vocabularies."""
+    dry_run: bool = False
+    """Print what a run would cost, and train nothing. Printed are parameters, FLOPs, memory, expected time, numbers of
+    examples, and whether halted positions are left out of the computation (or why not)."""
+    quiet: bool = False
+    """Show no progress."""
+    help: bool = False
+    """With a recipe, show the fields used most; without, all recipes."""
+    help_all: bool = False
+    """With a recipe, show every field."""
 
-def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import given, without_effect
-    from universal_transformer.tasks.task import with_absolute_files
-    from universal_transformer.typed import replaced
+    def __call__(self) -> int:
+        """Train; return 0, or 130 when interrupted (the run can then be continued)."""
+        accepted = [field.removeprefix("--").replace("-", "_") for field in self.accept_change]
+        with data_dir(self.data_dir), first_alone_speaks():
+            if self.help or self.help_all:
+                return self._help()
+            if self.resume:
+                return self._resume(accepted)
+            if accepted:
+                raise UserError(
+                    f"--accept-change is for a run that continues: ut train --resume RUN --accept-change {accepted[0]}"
+                )
+            return self._begin()
 
-    if not rest or rest[0].startswith("-"):
-        raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
-    name, *fields = rest
-    staged = taken.get("--stage")
-    config = _second_stage(Path(name), stage=staged, also="--from" in taken) if staged else _recipe(name)
-    if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
-        fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
-    values = given(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
-    if staged:
-        from universal_transformer.training.halting_stage import changed_second_stage
+    def _begin(self) -> int:
+        from universal_transformer.cli.fields import given, without_effect
+        from universal_transformer.tasks.task import with_absolute_files
+        from universal_transformer.typed import replaced
 
-        config = changed_second_stage(config, values)
-    else:
-        config = replaced(config, values)
-    if unused := without_effect(config, values):
-        note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
-    if taken.get("--from"):
-        from universal_transformer.training.warm_start import warm_start_of
+        if not self.fields or self.fields[0].startswith("-"):
+            raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
+        name, *fields = self.fields
+        config = self._second_stage(Path(name)) if self.stage else _recipe(name)
+        fields = [*self._place_of_data(config), *fields]
+        values = given(config, fields, prog=f"ut train {name}", also=list(options_of(Train)))
+        if self.stage:
+            from universal_transformer.training.halting_stage import changed_second_stage
 
-        other = find(str(taken["--from"]))
-        read_config(other)
-        config = dataclasses.replace(config, warm_start=warm_start_of(other))
-    config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    path = Path(name) if Path(name).name not in ("", "..") else Path(name).resolve()  # "." has no name of its own
-    folder = Path(taken.get("--run") or (f"{path}-halting" if staged else f"runs/{name}-{config.digest()}"))
-    if "--dry-run" in taken:
-        from universal_transformer.cli.dry_run import estimate
+            config = changed_second_stage(config, values)
+        else:
+            config = replaced(config, values)
+        if unused := without_effect(config, values):
+            note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
+        if self.from_:
+            from universal_transformer.training.warm_start import warm_start_of
 
-        say("\n".join(estimate(config).lines()))
-        print(f"nothing was trained; a run would be kept in {folder}")
+            other = find(self.from_)
+            read_config(other)
+            config = dataclasses.replace(config, warm_start=warm_start_of(other))
+        config = dataclasses.replace(config, data=with_absolute_files(config.data))
+        path = Path(name) if Path(name).name not in ("", "..") else Path(name).resolve()  # "." has no name of its own
+        folder = Path(self.run or (f"{path}-halting" if self.stage else f"runs/{name}-{config.digest()}"))
+        if self.dry_run:
+            from universal_transformer.cli.dry_run import estimate
+
+            say("\n".join(estimate(config).lines()))
+            print(f"nothing was trained; a run would be kept in {folder}")
+            return 0
+        _check_new(folder)
+        return self._train(config, folder)
+
+    def _place_of_data(self, config: RunConfig) -> list[str]:
+        return ["--data.data-dir", self.data_dir] if self.data_dir and hasattr(config.data, "data_dir") else []
+
+    def _second_stage(self, run: Path) -> RunConfig:
+        """Return the configuration of the second stage of a trained run."""
+        from universal_transformer.models.config import ModelConfig
+        from universal_transformer.training.halting_stage import second_stage
+
+        if self.stage != "halting":
+            raise UserError(f"--stage {self.stage}: no stage of this name; allowed: halting")
+        if self.from_:
+            raise UserError(
+                "--from and --stage: a second stage starts from the weights of its own run; leave --from out"
+            )
+        found = open_run(run)
+        config = with_found_files(found.config, found.folder)
+        staged = second_stage(config, found.folder)
+        if isinstance(config.model, ModelConfig) and config.model.halts and not config.model.expects_loss:
+            rule = config.model.halting.rule
+            note(f"note: this run (rule {rule}) puts out the mean of its states; the second stage takes the last one")
+        return staged
+
+    def _resume(self, accepted: Sequence[str]) -> int:
+        from universal_transformer.cli.fields import override
+
+        folder = Path(self.resume)
+        for option, value, why in (
+            ("--run", self.run, "a run continues in its own folder"),
+            ("--stage", self.stage, "a run continues in the stage that it is in"),
+            ("--from", self.from_, "a run starts from other weights once, when it is new"),
+        ):
+            if value:
+                raise UserError(f"{option} and --resume: {why}; leave {option} out")
+        config = read_config(folder)
+        if self.dry_run:
+            raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")
+        if self.fields and not self.fields[0].startswith("-"):
+            raise UserError(
+                f"unexpected {self.fields[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"
+            )
+        if not self.fields and is_finished(folder):
+            note("note: this run is finished; a higher --minutes or --max-updates continues it")
+        fields = [*self._place_of_data(config), *self.fields]
+        config = override(config, fields, prog="ut train --resume", also=list(options_of(Train)))
+        return self._train(config, folder, accepted=accepted)
+
+    def _train(self, config: RunConfig, folder: Path, *, accepted: Sequence[str] = ()) -> int:
+        from universal_transformer.runs.resume import check_usable
+
+        resume = bool(self.resume)
+        if is_first() or resume:  # before the data are loaded, which may take long
+            check_usable(folder, config, resume=resume, accepted=accepted)
+        config = with_found_files(config, folder) if resume else config
+        task = load_data(config)
+        if not self.quiet:
+            for text in task.notes:
+                note(f"note: {text}")
+        result = start(config, folder, task=task, resume=resume, quiet=self.quiet, accepted=accepted)
+        if result.stopped == "interrupted":
+            if self.quiet:
+                note(f"ut: interrupted, saved; continue with: ut train --resume {quoted(folder)}")
+            return INTERRUPTED
+        if self.quiet:
+            say("\n".join(_result_lines(result)))
+        name = quoted(folder)
+        print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
         return 0
-    _check_new(folder)
-    return _train(config, folder, resume=False, quiet="--quiet" in taken)
 
+    def _help(self) -> int:
+        """Print the options and the fields of a recipe or a run, or the options and all recipes."""
+        from universal_transformer.cli.fields import fields_page
+        from universal_transformer.cli.parser import page
+        from universal_transformer.cli.recipes import summary
+        from universal_transformer.recipes import RECIPES
 
-def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
-    """Return the configuration of the second stage of a trained run."""
-    from universal_transformer.models.config import ModelConfig
-    from universal_transformer.training.halting_stage import second_stage
-
-    if stage != "halting":
-        raise UserError(f"--stage {stage}: no stage of this name; allowed: halting")
-    if also:
-        raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
-    found = open_run(run)
-    config = with_found_files(found.config, found.folder)
-    staged = second_stage(config, found.folder)
-    if isinstance(config.model, ModelConfig) and config.model.halts and not config.model.expects_loss:
-        rule = config.model.halting.rule
-        note(f"note: this run (rule {rule}) puts out the mean of its states; the second stage takes the last one")
-    return staged
-
-
-def _take_accepted(arguments: list[str]) -> list[str]:
-    """Remove every ``--accept-change FIELD``; return the fields, written as in a configuration."""
-    fields = []
-    while ACCEPT in (names := [token.partition("=")[0] for token in arguments]):
-        place = names.index(ACCEPT)
-        option, arguments[place:] = arguments[place : place + 2], arguments[place + 2 :]
-        fields.append(str(take(option, values=(ACCEPT,), flags=())[ACCEPT]))
-        arguments[place:place] = option  # of --accept-change=FIELD, the one after it
-    return [field.removeprefix("--").replace("-", "_") for field in fields]
-
-
-def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str]) -> int:
-    from universal_transformer.cli.fields import override, print_help
-
-    folder = Path(str(taken["--resume"]))
-    if taken.get("--run"):
-        raise UserError("--run and --resume: a run continues in its own folder; leave --run out")
-    if taken.get("--stage"):
-        raise UserError("--stage and --resume: a run continues in the stage that it is in; leave --stage out")
-    if taken.get("--from"):
-        raise UserError("--from and --resume: a run starts from other weights once, when it is new; leave --from out")
-    config = read_config(folder)
-    if any(token in ("-h", "--help") for token in rest):
-        print_help(config, prog="ut train --resume RUN", description=USAGE)
+        options = [option for option in options_of(Train) if option.field != "fields"]
+        name = next((word for word in self.fields[:1] if not word.startswith("-")), "")
+        if self.resume or name:
+            config = read_config(Path(self.resume)) if self.resume else _recipe(name)
+            about = summary(RECIPES[config.recipe]) if config.recipe in RECIPES else ""
+            prog = "ut train --resume RUN" if self.resume else f"ut train {name}"
+            print(
+                fields_page(
+                    config, prog=prog, usage=USAGE, description=about, options=options, everything=self.help_all
+                )
+            )
+            return 0
+        print(page("ut train", Train.__doc__ or "", {"options": options}, usage=USAGE))
+        width = max(map(len, RECIPES))
+        lines = [f"  {name:<{width}}  {summary(recipe)}" for name, recipe in RECIPES.items()]
+        print("", *lines, "", "ut train RECIPE --help shows its fields.", sep="\n")
         return 0
-    if "--dry-run" in taken:
-        raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")
-    if rest and not rest[0].startswith("-"):
-        raise UserError(f"unexpected {rest[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}")
-    if taken.get("--data-dir") and getattr(config.data, "data_dir", ""):
-        rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
-    if not rest and is_finished(folder):
-        note("note: this run is finished; a higher --minutes or --max-updates continues it")
-    config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS, ACCEPT))
-    return _train(config, folder, resume=True, quiet="--quiet" in taken, accepted=accepted)
-
-
-def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accepted: Sequence[str] = ()) -> int:
-    from universal_transformer.runs.resume import check_usable
-
-    if is_first() or resume:  # before the data are loaded, which may take long
-        check_usable(folder, config, resume=resume, accepted=accepted)
-    config = with_found_files(config, folder) if resume else config
-    task = load_data(config)
-    if not quiet:
-        for text in task.notes:
-            note(f"note: {text}")
-    result = start(config, folder, task=task, resume=resume, quiet=quiet, accepted=accepted)
-    if result.stopped == "interrupted":
-        if quiet:
-            note(f"ut: interrupted, saved; continue with: ut train --resume {quoted(folder)}")
-        return INTERRUPTED
-    if quiet:
-        say("\n".join(_result_lines(result)))
-    name = quoted(folder)
-    print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
-    return 0
 
 
 def start(
@@ -237,19 +264,3 @@ def _known() -> str:
     from universal_transformer.recipes import MAIN
 
     return f"recipes: {', '.join(MAIN)}, and the rows of tables (ut recipes TABLE)"
-
-
-def _help(recipe: str) -> int:
-    """Print the fields of a recipe, or the usage and all recipes."""
-    from universal_transformer.cli.fields import print_help
-    from universal_transformer.cli.recipes import summary
-    from universal_transformer.recipes import RECIPES
-
-    if not recipe.startswith("-"):
-        config = _recipe(recipe)
-        print_help(config, prog=f"ut train {recipe}", description=f"{summary(RECIPES[recipe])}\n\n{USAGE}")
-        return 0
-    width = max(map(len, RECIPES))
-    lines = [f"  {name:<{width}}  {summary(one)}" for name, one in RECIPES.items()]
-    print(USAGE, "", *lines, "", "ut train RECIPE --help shows every field.", sep="\n")
-    return 0

@@ -1,0 +1,78 @@
+"""What commands print and return: exit codes, lines for people, one-line errors. Imports no large package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import printable
+
+FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+"""Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
+LONGEST_ERROR = 500
+"""Characters of a line of an error."""
+
+
+@contextmanager
+def data_dir(folder: str | None) -> Iterator[None]:
+    """Use `folder` as the data folder inside the context, as if UT_DATA named it."""
+    before = os.environ.get("UT_DATA")
+    if folder:
+        os.environ["UT_DATA"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("UT_DATA", None)
+        else:
+            os.environ["UT_DATA"] = before
+
+
+def check_writable(option: str, file: str) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    if Path(file).is_dir() or not Path(file).parent.is_dir():
+        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
+        raise UserError(f"{option} {file}: {what}; expected the name of a file to write")
+
+
+def note(text: str) -> None:
+    """Print a line to standard error, so that a pipe receives only results; of several processes the first one does."""
+    if is_first():
+        print(printable(text), file=sys.stderr)
+
+
+def is_first() -> bool:
+    """Whether this process was started alone, or is the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def first_alone_speaks() -> Iterator[None]:
+    """Leave standard output to the first of several processes; a UserError of another names the process."""
+    if is_first():
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        try:
+            yield
+        except UserError as error:
+            raise UserError(f"process {os.environ['RANK']}: {error}") from error
+
+
+def say(text: str) -> None:
+    """Print to standard output: to a terminal without control characters, to a file or a pipe unchanged."""
+    print(printable(text) if sys.stdout.isatty() else text)
+
+
+def error_line(message: str) -> str:
+    """Return the line that reports an error; of a longer one than `LONGEST_ERROR` the middle is left out.
+
+    The end stays because it says what is wrong and what is allowed.
+    """
+    line = printable(" ".join(f"ut: {message}".split()))
+    kept = LONGEST_ERROR // 2
+    return line if len(line) <= LONGEST_ERROR else f"{line[:kept]}…{line[1 + kept - LONGEST_ERROR :]}"
