@@ -9,7 +9,6 @@ import torch
 
 import universal_transformer as ut
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.baselines.lstm import LstmLanguageModel
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.interop import tensor2tensor
 from universal_transformer.registry import build
@@ -35,7 +34,7 @@ facts = ut.Classifier(
 sound = build(
     ut.ModelConfig(vocabulary=WORDS, outputs=ut.OutputsConfig(kind="frames", features=4, stride=2), **SMALL)
 ).eval()
-lstm = LstmLanguageModel(LstmConfig(width=8, vocabulary=WORDS)).eval()
+lstm = ut.LanguageModel(LstmConfig(width=8, vocabulary=WORDS)).eval()
 
 rows = torch.tensor([[3, 4, 2], [5, 2, 0]])
 row, floats = rows[0], rows.float()

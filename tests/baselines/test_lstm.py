@@ -229,7 +229,7 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(architecture,
 
 def test_there_is_no_depth_to_choose():
     model = small_lstm()
-    with pytest.raises(UserError, match=r"max_steps=3: LstmEncoderDecoder has no depth"):
+    with pytest.raises(UserError, match=r"max_steps=3: a model of kind lstm has no depth"):
         generate(model, SOURCE, DecodingOptions(max_steps=3))
     assert model(SOURCE, TARGET).mean_steps == 0.0
 

@@ -8,7 +8,7 @@ from configs import config_of
 from small_baselines import small_lstm
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
-from universal_transformer.models.pointer import FLOOR, Pointer
+from universal_transformer.models.heads import FLOOR, Pointer
 from universal_transformer.registry import build, load_pretrained
 
 POINTER = {"architecture": "classifier", "pooling": "pointer", "num_classes": 9}

@@ -200,7 +200,7 @@ def test_a_target_without_room_is_refused_with_the_field_to_raise():
 def test_what_it_does_not_do_is_refused():
     with pytest.raises(UserError, match=r"max_new_tokens: .*at least 1"):
         generate(small_neural_gpu(), SOURCE, DecodingOptions(max_new_tokens=0))
-    with pytest.raises(UserError, match="max_steps=3: NeuralGpu has no depth"):
+    with pytest.raises(UserError, match="max_steps=3: a model of kind neural_gpu has no depth"):
         generate(small_neural_gpu(), SOURCE, DecodingOptions(max_steps=3))
 
 

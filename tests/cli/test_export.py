@@ -66,5 +66,5 @@ def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, cap
     assert main(["train", "copy-lstm", "--run", str(run), *sizes, *small, *DATA]) == 0
     capsys.readouterr()
     assert main(["export", str(run)]) == 2
-    assert "LstmEncoderDecoder: only Universal Transformers and Transformers can be exported" in capsys.readouterr().err
+    assert "model.kind=lstm: only Universal Transformers and Transformers can be exported" in capsys.readouterr().err
     assert not (run / "export").exists()

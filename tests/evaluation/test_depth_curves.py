@@ -318,7 +318,7 @@ def test_a_model_without_depth_has_nothing_to_calibrate(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("".join(f"a b {n}\t{'xy'[n % 2]}\n" for n in range(100)))
     task = LabelledData(train=str(path), vocabulary_size=300).load()
-    with pytest.raises(UserError, match="nothing to calibrate: rule max_steps: LstmClassifier has no depth"):
+    with pytest.raises(UserError, match="nothing to calibrate: rule max_steps: a model of kind lstm has no depth"):
         run(build(task.configure(LstmConfig(architecture="classifier", width=8))), task)
 
 

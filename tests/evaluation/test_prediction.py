@@ -97,7 +97,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
     halting = model_for(copying, halting=True)
     with pytest.raises(UserError, match=r"halting_threshold=0.9: the exit confidence:0.5 replaces .*; choose one"):
         predict(halting, copying.codec, [], options=both)
-    with pytest.raises(UserError, match=r"exit=confidence:0.5: LstmEncoderDecoder has no depth to choose"):
+    with pytest.raises(UserError, match=r"exit=confidence:0.5: a model of kind lstm has no depth to choose"):
         predict(small_lstm(), copying.codec, [], options=DecodingOptions(exit=Exit("confidence", 0.5)))
     with pytest.raises(
         UserError, match=r"exit confidence:0.5: plain layers follow the recurrence .*; use state_change"

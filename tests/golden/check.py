@@ -9,24 +9,135 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
+from torch import nn
+from torch.nn.functional import cross_entropy, pad
 
+from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop import tensor2tensor as t2t
-from universal_transformer.interop.tensor2tensor_config import Unsupported, complete
+from universal_transformer.interop.tensor2tensor_config import (
+    OfficialConfig,
+    Unsupported,
+    complete,
+    config_from_hparams,
+)
+from universal_transformer.interop.tensor2tensor_parts import (
+    OfficialBuilder,
+    OfficialRecurrence,
+    space_table,
+    with_problem,
+)
+from universal_transformer.models.components import Architecture
+from universal_transformer.models.positions.numbering import default_positions, without_padding
+from universal_transformer.nn.context import Context, ProjectedSource, key_mask
 from universal_transformer.nn.recurrence import Recurrence, Trace
+from universal_transformer.typed import replaced
 
 TOLERANCE = 1e-4  # absolute for outputs; for gradients relative to the largest of the case
 KNOWN = re.compile(
     r"(encoder|decoder)_(input|output|ponder_times|remainders)|body_output|logits|loss_training|act_loss"
 )  # outputs that must be compared where they are given
+
+
+class Body(nn.Module):
+    """Embedded inputs and targets to last states: what the official code calls the body.
+
+    A position whose embedding is all zeros is padding. Either side may be absent.
+    """
+
+    def __init__(self, config: OfficialConfig, *, encoder: bool, decoder: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = OfficialBuilder(config, decoder=False).build() if encoder else None
+        self.decoder = OfficialBuilder(config, decoder=True, cross_attention=encoder).build() if decoder else None
+        self.space = space_table(config) if encoder else None
+
+    def encode(self, inputs: States, *, target_space: int = 0) -> tuple[States, Padding | None, Trace]:
+        """The encoder's last states, the padding of the inputs, and the trace."""
+        assert self.encoder is not None
+        padding = without_padding((inputs == 0).all(dim=-1))
+        if self.space is not None:
+            inputs = with_problem(inputs, self.space, number=target_space)
+        states, trace = self.encoder(inputs, side_context(self.encoder, inputs, padding=padding))
+        return states, padding, trace
+
+    def decode(
+        self,
+        targets: States,
+        *,
+        source: Float[Tensor, "batch source width"] | None = None,
+        padding: Bool[Tensor, "batch source"] | None = None,
+    ) -> tuple[States, Trace]:
+        """The decoder's last states: position ``i`` sees the targets to its left (zeros come first)."""
+        assert self.decoder is not None
+        projected = None if source is None else self.decoder.project_source(source, padding=padding)
+        shifted = pad(targets, (0, 0, 1, 0))[:, :-1]
+        states, trace = self.decoder(shifted, side_context(self.decoder, shifted, source=projected))
+        return states, trace
+
+
+def side_context(
+    side: OfficialRecurrence,
+    states: States,
+    *,
+    padding: Padding | None = None,
+    source: list[ProjectedSource] | None = None,
+) -> Context:
+    """The context in which the official code computes one side from ``states``: padding counts as positions."""
+    positions = default_positions(states.shape[1], padding=None, device=states.device)
+    return Context(
+        depth=side.depth(),
+        encoding=side.coordinates.position(positions),
+        padding=padding,
+        mask=None if padding is None else key_mask(padding),
+        causal=side.decoder,
+        source=source,
+    )
+
+
+def has_scope(variables: dict[str, np.ndarray], scope: str) -> bool:
+    return any(f"/{scope}/" in f"/{name}" for name in variables)
+
+
+def load_body(variables: t2t.Variables, hparams: Mapping[str, Any]) -> Body:
+    """Encoder, decoder or both, whichever ``variables`` hold, between embeddings and logits."""
+    inside = t2t.stripped(variables)
+    encoder, decoder = has_scope(inside, "encoder"), has_scope(inside, "decoder")
+    if not encoder and not decoder:
+        raise UserError("no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/")
+    one_side: Architecture = "classifier" if encoder else "language_model"
+    config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder and decoder else one_side)
+    return t2t.filled(lambda: Body(config, encoder=encoder, decoder=decoder), inside)
+
+
+def _load_side(variables: t2t.Variables, hparams: Mapping[str, Any], *, decoder: bool) -> OfficialRecurrence:
+    inside = t2t.stripped(variables)
+    config = config_from_hparams(hparams, architecture="language_model" if decoder else "classifier")
+    if config.coordinates.injection == "input":  # added where the input is prepared, which is not here
+        config = replaced(config, {"coordinates.position": "none", "coordinates.injection": "every_step"})
+    looks = decoder and has_scope(inside, "encdec_attention")
+    return t2t.filled(OfficialBuilder(config, decoder=decoder, cross_attention=looks).build, inside)
+
+
+def load_encoder(variables: t2t.Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
+    """The encoder alone (the official ``universal_transformer_encoder``), from prepared inputs on.
+
+    Call it with a :func:`side_context`.
+    """
+    return _load_side(variables, hparams, decoder=False)
+
+
+def load_decoder(variables: t2t.Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
+    """The decoder alone (the official ``universal_transformer_decoder``), from prepared and shifted targets on."""
+    return _load_side(variables, hparams, decoder=True)
 
 
 @dataclass
@@ -101,18 +212,18 @@ def captured(
 def run_side(case: Case) -> Ran:
     """Kinds ``encoder`` and ``deconly``: one recurrence, prepared inputs."""
     name = "encoder" if case.kind == "encoder" else "decoder"
-    load = t2t.load_encoder if name == "encoder" else t2t.load_decoder
+    load = load_encoder if name == "encoder" else load_decoder
     side = load(case.variables, case.hparams)
     states = case.states(f"in/{name}_input").requires_grad_()
     padding = torch.from_numpy(case.arrays["in/padding"] > 0.5) if name == "encoder" else None
     with captured({name: side}) as (outputs, traces):
-        final, _ = side(states, t2t.side_context(side, states, padding=padding))
+        final, _ = side(states, side_context(side, states, padding=padding))
     return Ran(side, outputs, traces, final, {f"{name}_input": states})
 
 
 def run_body(case: Case) -> Ran:
     """Kinds ``encmodel`` and ``encdec``: embedded inputs (zeros are padding) to last states."""
-    body = t2t.load_body(case.variables, case.hparams)
+    body = load_body(case.variables, case.hparams)
     space = int(case.arrays.get("in/target_space_id", 0))
     with captured({"encoder": body.encoder, "decoder": body.decoder}) as (outputs, traces):
         inputs = {"inputs": case.states("in/inputs").requires_grad_()}

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from golden.check import load_body, load_decoder, load_encoder, side_context
 from interop import official
 from interop.official import KINDS, SPACE, batch, run_official
 from universal_transformer.errors import UserError
@@ -56,11 +57,11 @@ def load(kind, variables, hp):
     variables = {name: value.astype(np.float32) for name, value in variables.items()}
     match kind:
         case "encoder":
-            return t2t.load_encoder(variables, hp).double()
+            return load_encoder(variables, hp).double()
         case "decoder":
-            return t2t.load_decoder(variables, hp).double()
+            return load_decoder(variables, hp).double()
         case "encoder_model" | "encoder_decoder":
-            return t2t.load_body(variables, hp).double()
+            return load_body(variables, hp).double()
     return t2t.load(variables, hp).double()
 
 
@@ -70,7 +71,7 @@ def run_ours(kind, model, data):
     if kind in ("encoder", "decoder"):
         states = inputs if kind == "encoder" else targets
         padding = torch.from_numpy(data["padding"]) if kind == "encoder" else None
-        final, trace = model(states, t2t.side_context(model, states, padding=padding))
+        final, trace = model(states, side_context(model, states, padding=padding))
         return final, [trace]
     if kind in ("encoder_model", "encoder_decoder"):
         final, padding, encoder = model.encode(inputs, target_space=SPACE)
@@ -382,13 +383,13 @@ def test_sizes_must_be_given():
 
 def test_parts_without_an_embedding_are_bodies():
     variables, hp = checkpoint("encoder_decoder")
-    with pytest.raises(UserError, match="load_body"):
+    with pytest.raises(UserError, match="no embedding among the official variables"):
         t2t.load(variables, hp)
-    body = t2t.load_body(variables, hp)
+    body = load_body(variables, hp)
     assert body.encoder is not None
     assert body.decoder is not None
     with pytest.raises(UserError, match="/encoder/ or /decoder/"):
-        t2t.load_body({}, hp)
+        load_body({}, hp)
 
 
 def test_a_model_that_sees_the_future_scores_but_does_not_generate():

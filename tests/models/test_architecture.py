@@ -12,7 +12,6 @@ from universal_transformer import (
     VocabularyConfig,
 )
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
 from universal_transformer.errors import UserError
 from universal_transformer.typed import replaced
 
@@ -28,9 +27,9 @@ LSTM = LstmConfig(vocabulary=VOCABULARY, width=8)
         (Classifier, OURS, "classifier"),
         (Tagger, OURS, "tagger"),
         (EncoderDecoder, OURS, "encoder_decoder"),
-        (LstmLanguageModel, LSTM, "language_model"),
-        (LstmClassifier, LSTM, "classifier"),
-        (LstmEncoderDecoder, LSTM, "encoder_decoder"),
+        (LanguageModel, LSTM, "language_model"),
+        (Classifier, LSTM, "classifier"),
+        (EncoderDecoder, LSTM, "encoder_decoder"),
     ],
 )
 def test_a_class_decides_the_architecture_that_a_configuration_leaves_open(kind, config, architecture, tmp_path):

@@ -5,7 +5,7 @@ import torch
 
 from small_models import small, variants
 from universal_transformer.errors import UserError
-from universal_transformer.models.model import pool
+from universal_transformer.models.heads import pool
 
 EXTRA = {
     "whole sequence": {"halting": True, "halting_scope": "sequence"},

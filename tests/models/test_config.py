@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.kinds import config_from_dict
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, config_from_dict
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.presets import PRESETS, SIZES, preset
 from universal_transformer.registry import build
@@ -76,23 +75,23 @@ def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_nam
         assert "\n" not in message
     else:
         written = json.loads(json.dumps(config.to_dict()))
-        assert ModelConfig.from_dict(written) == config
+        assert config_from_dict(written) == config
 
 
 @given(path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none())))
 def test_a_value_of_another_type_is_refused(path, value):
     assume(value is not None or type(None) not in get_args(FIELDS[path]))
     with pytest.raises(UserError, match=f"{path}(: expected|=)"):
-        ModelConfig.from_dict(as_json({path: value}))
+        config_from_dict(as_json({path: value}))
 
 
 @pytest.mark.parametrize("path", NUMBERS)
 def test_a_flag_is_no_number_and_a_fraction_no_count(path):
     with pytest.raises(UserError, match=f"{path}: expected a .*number.*, found True"):
-        ModelConfig.from_dict(as_json({path: True}))
+        config_from_dict(as_json({path: True}))
     if path in COUNTS:
         with pytest.raises(UserError, match=f"{path}: expected a whole number, .*, found 2.0"):
-            ModelConfig.from_dict(as_json({path: 2.0}))
+            config_from_dict(as_json({path: 2.0}))
 
 
 @pytest.mark.parametrize("path", COUNTS)
@@ -105,7 +104,7 @@ def test_counts_have_bounds(path):
 @pytest.mark.parametrize("path", CHOICES)
 def test_an_unknown_choice_is_answered_with_the_known_ones(path):
     with pytest.raises(UserError, match=f"{path}: expected one of ") as refused:
-        ModelConfig.from_dict(as_json({path: "other"}))
+        config_from_dict(as_json({path: "other"}))
     assert all(choice in str(refused.value) for choice in get_args(FIELDS[path]))
 
 
@@ -255,9 +254,9 @@ def test_encoder_and_decoder_can_differ():
 
 def test_unknown_fields_are_named():
     with pytest.raises(UserError, match="unknown: depht, widht"):
-        ModelConfig.from_dict({**ModelConfig().to_dict(), "widht": 8, "depht": 3})
+        config_from_dict({**ModelConfig().to_dict(), "widht": 8, "depht": 3})
     with pytest.raises(UserError, match=r"depth: unknown: max_step \(did you mean max_steps"):
-        ModelConfig.from_dict({**ModelConfig().to_dict(), "depth": {"max_step": 3}})
+        config_from_dict({**ModelConfig().to_dict(), "depth": {"max_step": 3}})
 
 
 def test_a_configuration_does_not_change():
@@ -293,7 +292,7 @@ def test_the_default_bias_takes_about_all_steps_at_any_cap():
         unit = build(config).target.recurrence.halting
         assert unit.bias.sigmoid().item() == pytest.approx(1 / (2 * steps))
         assert config.to_dict()["halting"]["bias"] is None
-        assert ModelConfig.from_dict(config.to_dict()) == config
+        assert config_from_dict(config.to_dict()) == config
 
 
 @pytest.mark.parametrize("rule", ["act", "ponder", "stick_breaking"])

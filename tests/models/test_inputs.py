@@ -11,7 +11,7 @@ from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import InputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, config_from_dict
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.nn.config import Sizes
 from universal_transformer.registry import build
@@ -95,7 +95,7 @@ def test_a_token_of_several_texts_has_the_embedding_of_its_text_too(ids):
 def test_segments_are_off_by_default():
     assert small().source.input.segments is None
     assert TWO_TEXTS.to_dict()["inputs"]["segments"] == 2
-    assert ModelConfig.from_dict(TWO_TEXTS.to_dict()) == TWO_TEXTS
+    assert config_from_dict(TWO_TEXTS.to_dict()) == TWO_TEXTS
     with pytest.raises(UserError, match=r"inputs\.segments=2: .*classifier"):
         ModelConfig(inputs=InputsConfig(segments=2))
 

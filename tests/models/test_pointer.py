@@ -3,7 +3,7 @@ import torch
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.pointer import FLOOR, Pointer
+from universal_transformer.models.heads import FLOOR, Pointer
 from universal_transformer.models.universal import Classifier
 from universal_transformer.registry import build
 

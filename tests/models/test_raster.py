@@ -65,7 +65,7 @@ def test_the_input_of_a_pixel_is_the_pixel_before_and_the_pixel_above():
     model, target = model_of(), pictures(rows=1)
     embedding, scale = model.target.embedding, 8**0.5
     ids = torch.cat((torch.tensor([[model.config.start_id]]), target[:, :-1]), dim=1)
-    found = model.target._embed(ids, target)[0]
+    found = embedding(ids)[0]
     for place in range(ROWS * COLUMNS):
         expected = scale * embedding.weight[ids[0, place]]
         if place >= COLUMNS:

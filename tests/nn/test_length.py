@@ -11,7 +11,7 @@ from small import WIDTH, count_rows, go, left_padding, right_padding, small_recu
 from universal_transformer.errors import UserError
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.models.components import MOST_STEPS, DepthConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import config_from_dict
 from universal_transformer.registry import build
 from universal_transformer.rules.length import AsManyStepsAsPositions
 
@@ -98,7 +98,7 @@ def config(**fields):
 
 def test_models_take_it_and_files_keep_it():
     made = config()
-    assert ModelConfig.from_dict(made.to_dict()) == made
+    assert config_from_dict(made.to_dict()) == made
     assert made.to_dict()["depth"]["max_steps"] == "length"
     ids = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]])
     assert build(made).eval()(ids).encoder.steps.tolist() == [[4, 4, 4, 4], [2, 2, 0, 0]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from universal_transformer.models.config import BaseConfig, refusal
+from universal_transformer.models.components import NUMBERS, pointer_rules
+from universal_transformer.models.config import BaseConfig
+from universal_transformer.rules.choices import Refusals
 from universal_transformer.typed import DropoutRate, Positive, Range
 
 Few = Annotated[int, Range(1, 64)]
@@ -16,6 +18,7 @@ class LstmConfig(BaseConfig):
     """An LSTM: encoder and decoder with attention (Luong, Pham and Manning 2015), language model or classifier."""
 
     kind: ClassVar[str] = "lstm"
+    parts: ClassVar[str] = "universal_transformer.baselines.lstm:PARTS"
 
     width: Positive = 128
     """Channels of a state."""
@@ -27,31 +30,24 @@ class LstmConfig(BaseConfig):
     """How a decoder state h is scored against a source state s: h W s, or h s (Luong et al. 2015, equation 8)."""
     pooling: Literal["last", "mean", "pointer"] = "last"
     """What a classifier reads: the final states of its directions, the mean over positions, or attention over the
-    source tokens, one of which is the answer (`models.pointer`)."""
+    source tokens, one of which is the answer (`models.heads.Pointer`)."""
     tie_output: bool = True
     """Use the target embedding as the output matrix."""
     dropout: DropoutRate = 0.1
     """Dropout of embeddings, between layers and of the states that the output reads."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.architecture == "tagger":
-            remedy = "an LSTM gives a class to a sequence, not to each position: choose a recipe of another model"
-            raise refusal("architecture", "tagger", remedy)
-        if self.inputs.kind in ("frames", "patches"):
-            raise refusal(
-                "inputs.kind", self.inputs.kind, "an LSTM reads tokens or facts: choose a recipe of another model"
-            )
-        pointer, vocabulary = self.pooling == "pointer", self.vocabulary
-        if pointer and self.inputs.kind != "tokens":
-            raise refusal("pooling", self.pooling, 'points at a token: inputs.kind must be "tokens"')
-        if pointer and vocabulary.num_classes not in (None, vocabulary.size):
-            words = "the classes of a pointer are the tokens of its vocabulary"
-            raise refusal("vocabulary.num_classes", vocabulary.num_classes, words)
-        if self.bidirectional and self.width % 2:
-            raise refusal("width", self.width, "two directions share it: an even width is needed")
-        if self.bidirectional and self.architecture == "language_model":
-            raise refusal("bidirectional", True, "a language model does not know the tokens that follow")
+    def rules(self) -> Refusals:
+        yield from super().rules()
+        tags = "an LSTM gives a class to a sequence, not to each position: choose a recipe of another model"
+        yield "architecture", self.architecture == "tagger", tags
+        tokens = "an LSTM reads tokens or facts: choose a recipe of another model"
+        yield "inputs.kind", self.inputs.kind in NUMBERS, tokens
+        if self.pooling == "pointer":
+            yield from pointer_rules(self, "pooling")
+        shared = "two directions share it: an even width is needed"
+        yield "width", self.bidirectional and self.width % 2 == 1, shared
+        ahead = "a language model does not know the tokens that follow"
+        yield "bidirectional", self.bidirectional and self.architecture == "language_model", ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +55,8 @@ class NeuralGpuConfig(BaseConfig):
     """The Neural GPU (Kaiser and Sutskever 2016): gated convolutions over an image of the sequence."""
 
     kind: ClassVar[str] = "neural_gpu"
+    parts: ClassVar[str] = "universal_transformer.baselines.neural_gpu:PARTS"
+    longer_answers: ClassVar[str] = "train with a larger model.output_ratio or model.output_extra, which are its limit"
 
     width: Positive = 24
     """Channels of the mental image (m)."""
@@ -77,14 +75,9 @@ class NeuralGpuConfig(BaseConfig):
     dropout: DropoutRate = 0.0
     """Dropout of the candidates of the gated units."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.architecture != "encoder_decoder" or self.inputs.kind != "tokens":
-            raise refusal(
-                "architecture",
-                self.architecture,
-                "a Neural GPU maps a sequence of tokens to another one: allowed: encoder_decoder; choose a recipe of "
-                "another model for this task",
-            )
-        if self.kernel_size % 2 == 0:
-            raise refusal("kernel_size", self.kernel_size, "an odd number is needed, so that a kernel has a middle")
+    def rules(self) -> Refusals:
+        yield from super().rules()
+        other = self.architecture != "encoder_decoder" or self.inputs.kind != "tokens"
+        pairs = "a Neural GPU maps a sequence of tokens to another one: allowed: encoder_decoder"
+        yield "architecture", other, f"{pairs}; choose a recipe of another model for this task"
+        yield "kernel_size", self.kernel_size % 2 == 0, "an odd number is needed, so that a kernel has a middle"

@@ -23,15 +23,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import INPUTS, TokenInput, check_ids, check_tokens
-from universal_transformer.models.model import Call, Model, pool
+from universal_transformer.models.decoder import OutputSide
+from universal_transformer.models.heads import head_of
+from universal_transformer.models.inputs import TokenInput, check_ids
+from universal_transformer.models.model import Call, Parts
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.pointer import Pointer
 from universal_transformer.models.positions.numbering import without_padding
+from universal_transformer.models.source import InputSide
 from universal_transformer.models.target import shifted_right
 from universal_transformer.nn.trace import Trace
-from universal_transformer.rules.exits import Head
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
 """Hidden states h and cells c of the layers (of both directions one after the other)."""
@@ -112,23 +112,15 @@ def _permuted(states: States, order: Int[Tensor, "batch position"]) -> States:
     return states.gather(1, order.unsqueeze(-1).expand_as(states))
 
 
-class LstmEncoder(nn.Module):
+class LstmEncoder(InputSide):
     """Tokens or facts, embedded and encoded by an LSTM."""
 
+    config: LstmConfig
+
     def __init__(self, config: LstmConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.input = INPUTS[config.inputs.kind](config, config.width)
+        super().__init__(config, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = LstmLayers(config, bidirectional=config.bidirectional)
-
-    def check(self, source: Tensor) -> None:
-        """UserError unless ``source`` has the type and the axes that the input reads."""
-        self.input.check(source)
-
-    def padding(self, source: Int[Tensor, "batch source *words"]) -> Padding | None:
-        """Where positions are padding; None where none is."""
-        return without_padding(self.input.padding(source))
 
     def forward(self, source: Int[Tensor, "batch source *words"], call: Call) -> LstmState:
         """The final states, the states of each position, and the padding (None when there is none)."""
@@ -142,33 +134,24 @@ class LstmEncoder(nn.Module):
         return LstmState(hidden, cell, states=states, padding=padding)
 
 
-class LstmDecoder(nn.Module):
+class LstmDecoder(OutputSide):
     """Targets shifted right, embedded, decoded by an LSTM with attention to the source, if there is one."""
 
-    def __init__(self, config: LstmConfig, *, embedding: TokenInput, attention: bool) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = embedding
+    config: LstmConfig
+
+    def __init__(self, config: LstmConfig, source: nn.Module | None) -> None:
+        super().__init__(config)
+        self.embedding = TokenInput.of_targets(config, config.width, source=source)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = LstmLayers(config)
         self.score = self.combine = None
-        if attention:
+        if source is not None:
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
             if config.attention == "general":
                 self.score = nn.Linear(config.width, config.width, bias=False)
-        size = embedding.weight.shape[0]
+        size = self.embedding.weight.shape[0]
         self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
         self.bias = nn.Parameter(torch.zeros(size))
-
-    def check(self, labels: Tensor) -> None:
-        """UserError unless ``labels`` are token ids."""
-        check_tokens(labels, name="target")
-
-    def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
-        """New tokens of an answer to ``length`` tokens: ``most``, or as the configuration says."""
-        del fed
-        limit: int = self.config.generation.limit(length) if most is None else most
-        return limit
 
     def start(self, encoded: LstmState | None, call: Call, *, batch: int, capacity: int) -> LstmState:
         """The state before the first token: what was encoded, or nothing."""
@@ -208,85 +191,10 @@ class LstmDecoder(nn.Module):
         return linear(self.dropout(states), weight, self.bias)
 
 
-class LstmPooling(nn.Linear):
-    """``W pool + b``: one class, from the last states of the directions or from the mean over positions."""
-
-    def __init__(self, config: LstmConfig, num_classes: int) -> None:
-        super().__init__(config.width, num_classes)
-        self.config, self.dropout = config, nn.Dropout(config.dropout)
-
-    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
-        """States to logits, and that it reads whole sequences."""
-        del source
-
-        def read(states: States) -> Float[Tensor, "batch classes"]:
-            pooled = pool(states, padding=padding, how=self.config.pooling)
-            if self.config.pooling == "last" and self.config.bidirectional:  # the other direction ends at the first
-                mirrored = None if padding is None else padding.flip(1)
-                half = pooled.shape[1] // 2
-                pooled = torch.cat((pooled[:, :half], pool(states.flip(1), padding=mirrored, how="last")[:, half:]), 1)
-            return self(self.dropout(pooled))
-
-        return read, True
+def head(config: LstmConfig) -> nn.Module:
+    """The head of a classifier. The last state of a second direction is that of the first position."""
+    pooling = "ends" if config.bidirectional and config.pooling == "last" else config.pooling
+    return head_of(config, config.width, pooling=pooling, dropout=config.dropout)
 
 
-class LstmPointer(Pointer):
-    """A pointer to a word of the source, with dropout of the states."""
-
-    def __init__(self, config: LstmConfig, num_classes: int) -> None:
-        super().__init__(config.width, num_classes=num_classes, start_id=config.start_id)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
-        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
-        return lambda states: self(self.dropout(states), source, padding=padding), True
-
-
-class LstmEncoderDecoder(Model):
-    """Predicts target tokens from source tokens, with attention.
-
-    >>> model = LstmEncoderDecoder(LstmConfig(vocabulary=VocabularyConfig(size=100)))
-    >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
-    """
-
-    architecture, config_kind = "encoder_decoder", LstmConfig
-    config: LstmConfig
-
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config)
-        self.source = LstmEncoder(config)
-        size = config.vocabulary.target_size
-        embedding = TokenInput(config, config.width, size=size) if size else self.source.input.sharing()
-        self.target = LstmDecoder(config, embedding=embedding, attention=True)
-        initialise(self)
-
-
-class LstmLanguageModel(Model):
-    """Predict every token from those to its left with a plain LSTM."""
-
-    architecture, config_kind = "language_model", LstmConfig
-    config: LstmConfig
-
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config)
-        embedding = TokenInput(self.config, self.config.width)
-        self.target = LstmDecoder(self.config, embedding=embedding, attention=False)
-        initialise(self)
-
-
-class LstmClassifier(Model):
-    """Tokens or facts to one of ``num_classes``: from the final states, or from the mean over positions.
-
-    With ``pooling="pointer"`` the class is one of the tokens of the source, chosen by attention (`Pointer`).
-    """
-
-    architecture, writes, config_kind = "classifier", "classes", LstmConfig
-    config: LstmConfig
-
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config)
-        config = self.config
-        self.source = LstmEncoder(config)
-        head = LstmPointer if config.pooling == "pointer" else LstmPooling
-        self.head = head(config, self.num_classes)
-        initialise(self)
+PARTS = Parts(LstmEncoder, LstmDecoder, head)

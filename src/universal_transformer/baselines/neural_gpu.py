@@ -29,10 +29,10 @@ from torch.nn import functional, init
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
-from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_tokens
-from universal_transformer.models.model import Call, Model
+from universal_transformer.models.decoder import OutputSide
+from universal_transformer.models.model import Call, Parts
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.source import InputSide
 from universal_transformer.nn.trace import Trace
 
 Image = Float[Tensor, "batch width column place"]
@@ -51,6 +51,8 @@ class GatedUnit(nn.Module):
     Dropout falls on the candidate (the tanh), not on the previous state (Semeniuta, Severyn and Barth 2016).
     """
 
+    repeats = True
+
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__()
         width, size = config.width, config.kernel_size
@@ -66,6 +68,8 @@ class GatedUnit(nn.Module):
             init.xavier_uniform_(part)
         init.ones_(self.gates.bias)  # type: ignore[arg-type]
         init.zeros_(self.candidate.bias)  # type: ignore[arg-type]
+
+    initialise_parts = initialise  # of the two draws the second one counts
 
     def forward(self, image: Image) -> Image:
         update, reset = gate(self.gates(image), cutoff=self.cutoff).chunk(2, dim=1)
@@ -97,19 +101,15 @@ def num_places(symbols: Int[Tensor, " rows"], *, config: NeuralGpuConfig) -> Int
     return rounded.ceil().long() + config.output_extra
 
 
-class NeuralGpuSource(nn.Module):
+class NeuralGpuSource(InputSide):
     """Source tokens to the logits of all places of the output."""
 
+    config: NeuralGpuConfig
+
     def __init__(self, config: NeuralGpuConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.input = TokenInput(config, config.width)
+        super().__init__(config, config.width)
         self.units = nn.ModuleList(GatedUnit(config) for _ in range(config.num_layers))
         self.output = nn.Linear(config.width, config.vocabulary.written)
-
-    def check(self, source: Tensor) -> None:
-        """UserError unless ``source`` are token ids."""
-        check_tokens(source, name="source")
 
     def forward(self, source: Int[Tensor, "batch source"], call: Call) -> Places:
         del call
@@ -133,16 +133,14 @@ class NeuralGpuSource(nn.Module):
         return Places(self.output(image[:, :, 0].transpose(1, 2)), places, symbols)
 
 
-class NeuralGpuTarget(nn.Module):
+class NeuralGpuTarget(OutputSide):
     """Logits for every label of the target. They depend on the length of the target and not on its tokens."""
 
-    def __init__(self, config: NeuralGpuConfig) -> None:
-        super().__init__()
-        self.config = config
+    config: NeuralGpuConfig
 
-    def check(self, labels: Tensor) -> None:
-        """UserError unless ``labels`` are token ids."""
-        check_tokens(labels, name="target")
+    def __init__(self, config: NeuralGpuConfig, source: nn.Module) -> None:
+        super().__init__(config)
+        del source
 
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
         """New tokens of an answer to ``length`` symbols: the places of its output, or ``most`` if these are fewer."""
@@ -182,25 +180,4 @@ class NeuralGpuTarget(nn.Module):
         return ModelOutput(functional.pad(encoded.logits, (0, 0, 0, missing))[:, :length])
 
 
-class NeuralGpu(Model):
-    """Source tokens to target tokens, all at once.
-
-    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
-    >>> logits = model.source(source, Call()).logits  # [batch, place, vocabulary]
-    """
-
-    architecture, config_kind = "encoder_decoder", NeuralGpuConfig
-    longer_answers = "train with a larger model.output_ratio or model.output_extra, which are its limit"
-    config: NeuralGpuConfig
-
-    def __init__(self, config: NeuralGpuConfig) -> None:
-        super().__init__(config)
-        self.source, self.target = NeuralGpuSource(config), NeuralGpuTarget(config)
-        initialise(self)
-        for unit in self.source.units:
-            unit.initialise()
-
-    def compile_blocks(self) -> None:
-        """Compile the gated units, which run n times."""
-        for unit in self.source.units:
-            unit.compile(dynamic=True)
+PARTS = Parts(NeuralGpuSource, NeuralGpuTarget)

@@ -85,9 +85,9 @@ def generate_stream(
         if type(value) is not int or value < 1:
             raise UserError(f"{name}={show(value)}: at least 1, a whole number")
     check_model(model)
-    options.depth.check(model.config, name=type(model).__name__)
+    options.depth.check(model.config)
     if not isinstance(model.target, TargetSide) or model.target.config.outputs.kind != "tokens":
-        raise UserError(f"{type(model).__name__}: rows cannot be at different depth steps; use generate")
+        raise UserError(f"a model of kind {model.config.kind}: rows cannot be at different depth steps; use generate")
     if torch.is_autocast_enabled(next(model.parameters()).device.type):
         raise UserError("rows cannot be at different depth steps under autocast; use generate")
     return iter(ContinuousBatch(model, iter(requests), slots=slots, capacity=capacity, options=options))

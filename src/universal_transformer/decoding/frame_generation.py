@@ -14,7 +14,6 @@ from universal_transformer.decoding.generation import evaluating, steps_of
 from universal_transformer.decoding.ids import Source, lengths_of, sources_of
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import Model
 
 STOPS = 0.5
@@ -53,7 +52,7 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
         lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
         limits = [model.target.limit(length, most=options.max_new_tokens) for length in lengths]
         state = model.start(given, capacity=max(limits), depth=options.depth)
-        source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
+        source_steps = steps_of(state.trace, real=~model.source.input.padding(given))
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
         generators = [_generator(row, padding_id=config.vocabulary.padding_id) for row in given]
         running, before = list(range(len(rows))), model.target.first(len(rows))

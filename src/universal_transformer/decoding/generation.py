@@ -20,7 +20,6 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import GenerationState, Model
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.trace import Trace
@@ -134,7 +133,7 @@ def start_generation(
         lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
         limits = [model.target.limit(length, most=most) for length in lengths]
         state = model.start(source, capacity=max(limits) if reserve else 1, depth=options.depth)
-        source_steps = steps_of(state.trace, real=~padding_of(source, config=config))
+        source_steps = steps_of(state.trace, real=~model.source.input.padding(source))
         tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
     else:
         prompts = [torch.tensor(prompt) for prompt in prompts_of(source, model=model)]

@@ -9,6 +9,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.generated import GREEDY, LENGTH_PENALTY, Sampling
 from universal_transformer.models.model import Model
 from universal_transformer.rules import Exit
@@ -84,7 +85,7 @@ class DecodingOptions:
     def check(self, model: Model) -> None:
         """UserError for a depth that the model has not or that changes nothing, and for a search that it cannot do."""
         config, generation = model.config, model.config.generation
-        self.depth.check(config, name=type(model).__name__)
+        self.depth.check(config)
         if model.writes == "frames" and not self.is_greedy:
             raise UserError(
                 f"beams={self.num_beams}, temperature={self.sampling.temperature:g}: this model writes frames, which "
@@ -121,7 +122,7 @@ class DecodingOptions:
 
     def longer_answers(self, model: Model) -> str:
         """Say how to raise the limit of answers."""
-        return model.longer_answers if self.max_new_tokens is None else Model.longer_answers
+        return model.config.longer_answers if self.max_new_tokens is None else BaseConfig.longer_answers
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
         """The output of a call with this depth."""

@@ -66,7 +66,7 @@ def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
 def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
     config = model.config
     if not isinstance(config, ModelConfig):
-        raise UserError(f"rule {rule}: {type(model).__name__} has no depth to choose")
+        raise UserError(f"rule {rule}: a model of kind {config.kind} has no depth to choose")
     sides = {config.max_steps_of(decoder=side) for side in (False, True)}
     match rule:
         case "max_steps" if config.by_length(decoder=False):

@@ -12,13 +12,12 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import Model
 
 
 def real_positions(model: Model, source: Tensor) -> Bool[Tensor, "batch source"]:
     """Where there is a token, a fact of at least one word, or a frame."""
-    return ~padding_of(source, config=model.config)
+    return ~model.source.input.padding(source)
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:

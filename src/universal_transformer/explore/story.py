@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import source_names
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
-from universal_transformer.models.universal import Universal
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.pictures import PictureCodec
@@ -79,8 +77,7 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
     """
     with evaluating(model):
         if not model.config.max_steps:
-            raise UserError(f"{type(model).__name__} has no depth: there are no steps to show")
-        model = cast("Universal", model)
+            raise UserError(f"a model of kind {model.config.kind} has no depth: there are no steps to show")
         if model.writes == "classes":
             return _classify(model, codec, example)
         if model.writes == "frames":
@@ -118,7 +115,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     return [pool[place] for place in order[:count]]
 
 
-def _classify(model: Universal, codec: Codec, example: Example) -> Story:
+def _classify(model: Model, codec: Codec, example: Example) -> Story:
     output = model(_source(example, model), keep=Kept(attention=True))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
@@ -145,7 +142,7 @@ def _classify(model: Universal, codec: Codec, example: Example) -> Story:
     )
 
 
-def _translate(model: Universal, codec: Codec, example: Example) -> Story:
+def _translate(model: Model, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     source, end = _source(example, model), model.config.vocabulary.end_id
     found = generate(model, source)[0]
@@ -164,7 +161,7 @@ def _translate(model: Universal, codec: Codec, example: Example) -> Story:
     )
 
 
-def _draw(model: Universal, codec: PictureCodec, example: Example) -> Story:
+def _draw(model: Model, codec: PictureCodec, example: Example) -> Story:
     """Return a picture sampled at temperature 1: the likeliest pixels one after the other are no likely picture."""
     found = generate(model, _source(example, model), DecodingOptions(sampling=Sampling(temperature=1.0)))[0]
     return Story(
@@ -178,7 +175,7 @@ def _draw(model: Universal, codec: PictureCodec, example: Example) -> Story:
     )
 
 
-def _caption(model: Universal, codec: Codec, example: Example) -> Story:
+def _caption(model: Model, codec: Codec, example: Example) -> Story:
     """Return the caption of a picture, and where the decoder attends to at the last step of each token."""
     assert isinstance(example.target, tuple)
     assert isinstance(example.source, np.ndarray)
@@ -204,7 +201,7 @@ def _caption(model: Universal, codec: Codec, example: Example) -> Story:
     )
 
 
-def _write_frames(model: Universal, codec: Codec, example: Example) -> Story:
+def _write_frames(model: Model, codec: Codec, example: Example) -> Story:
     (row,) = generate_frames(model, _source(example, model))
     true = example.target
     return Story(
@@ -224,7 +221,7 @@ def _most_steps(config: ModelConfig, steps: Sequence[float]) -> int:
     return int(max(steps)) if config.by_length(decoder=False) else config.max_steps
 
 
-def _continue(model: Universal, codec: Codec, example: Example) -> Story:
+def _continue(model: Model, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     coordinates = model.config.coordinates
     longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION

@@ -79,7 +79,8 @@ class Exportable(nn.Module):
         """Names and shapes of the outputs, float32."""
         sides = {"source": "encoder", "target": "decoder"}
         places = {"classifier": (), "tagger": ("source",)}.get(self.config.architecture, ("target",))
-        classes = self.config.vocabulary.written if "target" in self.inputs else self.model.num_classes
+        vocabulary = self.config.vocabulary
+        classes = vocabulary.written if "target" in self.inputs else (vocabulary.num_classes or 0)
         steps: dict[str, Axes] = {f"{sides[name]}_steps": ("batch", name) for name in self.inputs}
         return {"logits": ("batch", *places, classes), **steps}
 
@@ -105,7 +106,7 @@ def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
 def _exported_config(model: Model) -> ModelConfig:
     config = model.config
     if not isinstance(config, ModelConfig):
-        raise UserError(f"{type(model).__name__}: only Universal Transformers and Transformers can be exported")
+        raise UserError(f"model.kind={config.kind}: only Universal Transformers and Transformers can be exported")
     if config.kind != ModelConfig.kind:
         raise UserError(f"model.{config.kind}: a configuration with choices of its own, which are not exported")
     for path, wrong, reason in _refusals(config):

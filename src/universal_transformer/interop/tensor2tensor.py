@@ -6,9 +6,8 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 >>> variables = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 >>> model = load(variables, json.load(open("hparams.json")))
 
-- :func:`load` a whole model with its embeddings: an encoder-decoder, or a language model when there is no encoder;
-- :func:`load_body` the part between embeddings and logits;
-- :func:`load_encoder`, :func:`load_decoder` one recurrence.
+:func:`load` gives an encoder-decoder, or a language model when there is no encoder. :func:`filled` fills a part of a
+model.
 
 Every variable must belong to a parameter and every parameter to a variable. The error names what is missing or left
 over. Training state (``global_step``, slots of optimisers) is ignored. The results equal those of the last official
@@ -24,24 +23,15 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Float, Padding, States, Tensor
+from universal_transformer.axes import Float, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.interop.tensor2tensor_config import OfficialConfig, complete, config_from_hparams
+from universal_transformer.interop.tensor2tensor_config import complete, config_from_hparams
 from universal_transformer.interop.tensor2tensor_parts import (
-    OfficialBuilder,
-    OfficialEncoderDecoder,
-    OfficialLanguageModel,
     OfficialRecurrence,
-    space_table,
-    with_problem,
 )
-from universal_transformer.models.components import Architecture
-from universal_transformer.models.positions.numbering import default_positions, without_padding
-from universal_transformer.models.pretrained import check_shapes
-from universal_transformer.nn.context import Context, ProjectedSource, key_mask
-from universal_transformer.nn.trace import Trace
+from universal_transformer.models.pretrained import check_shapes, fill
+from universal_transformer.models.universal import EncoderDecoder, LanguageModel
 from universal_transformer.typed import replaced
 
 Variables = Mapping[str, np.ndarray]
@@ -120,64 +110,8 @@ class Variable:
         return next((layout(rows) for end, layout in LAYOUTS.items() if self.name.endswith(end)), rows)
 
 
-class Body(nn.Module):
-    """Embedded inputs and targets to last states: what the official code calls the body.
-
-    A position whose embedding is all zeros is padding. Either side may be absent.
-    """
-
-    def __init__(self, config: OfficialConfig, *, encoder: bool, decoder: bool) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = OfficialBuilder(config, decoder=False).build() if encoder else None
-        self.decoder = OfficialBuilder(config, decoder=True, cross_attention=encoder).build() if decoder else None
-        self.space = space_table(config) if encoder else None
-
-    def encode(self, inputs: States, *, target_space: int = 0) -> tuple[States, Padding | None, Trace]:
-        """The encoder's last states, the padding of the inputs, and the trace."""
-        assert self.encoder is not None
-        padding = without_padding((inputs == 0).all(dim=-1))
-        if self.space is not None:
-            inputs = with_problem(inputs, self.space, number=target_space)
-        states, trace = self.encoder(inputs, side_context(self.encoder, inputs, padding=padding))
-        return states, padding, trace
-
-    def decode(
-        self,
-        targets: States,
-        *,
-        source: Float[Tensor, "batch source width"] | None = None,
-        padding: Bool[Tensor, "batch source"] | None = None,
-    ) -> tuple[States, Trace]:
-        """The decoder's last states: position ``i`` sees the targets to its left (zeros come first)."""
-        assert self.decoder is not None
-        projected = None if source is None else self.decoder.project_source(source, padding=padding)
-        shifted = pad(targets, (0, 0, 1, 0))[:, :-1]
-        states, trace = self.decoder(shifted, side_context(self.decoder, shifted, source=projected))
-        return states, trace
-
-
-def side_context(
-    side: OfficialRecurrence,
-    states: States,
-    *,
-    padding: Padding | None = None,
-    source: list[ProjectedSource] | None = None,
-) -> Context:
-    """The context in which the official code computes one side from ``states``: padding counts as positions."""
-    positions = default_positions(states.shape[1], padding=None, device=states.device)
-    return Context(
-        depth=side.depth(),
-        encoding=side.coordinates.position(positions),
-        padding=padding,
-        mask=None if padding is None else key_mask(padding),
-        causal=side.decoder,
-        source=source,
-    )
-
-
 def official_variables(model: nn.Module, *, num_shards: int = 1, shared: bool = True) -> Iterator[Variable]:
-    """Each official variable of a model, a :class:`Body` or a side: its name and where its numbers (and gradients) are.
+    """Each official variable of a model or of a part of one: its name and where its numbers (and gradients) are.
 
     ``num_shards``: parts of each table (``symbol_modality_num_shards``). ``shared``: source and target embed alike.
     """
@@ -210,21 +144,21 @@ def _side_variables(side: OfficialRecurrence) -> Iterator[Variable]:
             yield Variable(variable, parameter, part, len(names))
 
 
-def _strip(variables: Variables) -> dict[str, np.ndarray]:
+def stripped(variables: Variables) -> dict[str, np.ndarray]:
     """Names without the scope of the model around them, and without training state."""
-    stripped: dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     for name, value in variables.items():
         if TRAINING_STATE.fullmatch(name):
             continue
         inside = MODEL_SCOPE.fullmatch(name)
         short = name if inside is None else inside.group(1)
-        if short in stripped:
+        if short in found:
             raise UserError(f"two official variables are called {short}, one of them {name}: give one model")
-        stripped[short] = value
-    return stripped
+        found[short] = value
+    return found
 
 
-def _filled(build: Callable[[], AnyModule], variables: dict[str, np.ndarray], **naming: Any) -> AnyModule:
+def filled(build: Callable[[], AnyModule], variables: dict[str, np.ndarray], **naming: Any) -> AnyModule:
     """The module of ``build`` with all ``variables`` in their places, in evaluation mode.
 
     Memory is taken after names and shapes have been compared. UserError for a variable that is missing, left over,
@@ -239,17 +173,9 @@ def _filled(build: Callable[[], AnyModule], variables: dict[str, np.ndarray], **
         value = np.asarray(variables[variable.name])
         if not np.issubdtype(value.dtype, np.floating):
             raise UserError(f"official variable {variable.name} holds {value.dtype}, floating point is needed")
-        with np.errstate(over="ignore"):  # a large number of float64 is infinite in float32
-            value = np.ascontiguousarray(value, dtype=np.float32)
-        if not np.isfinite(value).all():
-            raise UserError(f"official variable {variable.name} holds values that are not finite")
-        with torch.no_grad():
-            variable.official(variable.parameter).copy_(torch.from_numpy(value))
+        exact = torch.from_numpy(np.ascontiguousarray(value, dtype=np.float64))
+        fill(variable.official(variable.parameter), exact, name=f"official variable {variable.name}")
     return module.eval()
-
-
-def _has(variables: dict[str, np.ndarray], scope: str) -> bool:
-    return any(f"/{scope}/" in f"/{name}" for name in variables)
 
 
 def _vocabularies(
@@ -272,8 +198,7 @@ def _vocabularies(
     if not source or not target:
         table_names = "shared" if shared else "input_emb, target_emb, softmax"
         raise UserError(
-            f"no embedding among the official variables (symbol_modality_V_D/…, {table_names}): "
-            "load_body, load_encoder and load_decoder take models without one"
+            f"no embedding among the official variables (symbol_modality_V_D/…, {table_names}); expected a whole model"
         )
     if len(source) > 1 or len(target) > 1:
         raise UserError(
@@ -285,7 +210,7 @@ def _vocabularies(
 
 def load(
     variables: Variables, hparams: Mapping[str, Any], *, source_vocabulary_size: int | None = None
-) -> OfficialEncoderDecoder | OfficialLanguageModel:
+) -> EncoderDecoder | LanguageModel:
     """The model whose weights are ``variables``, ready to be evaluated or trained on.
 
     ``variables``: arrays by official name, with or without the scope of the model in front. ``hparams``: the official
@@ -295,8 +220,8 @@ def load(
     Raises Unsupported for an official model that this package does not have; UserError that names a variable which is
     missing, left over, wrongly shaped or not finite.
     """
-    full, inside = complete(hparams), _strip(variables)
-    encoder = _has(inside, "encoder")
+    full, inside = complete(hparams), stripped(variables)
+    encoder = any("/encoder/" in f"/{name}" for name in inside)
     config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder else "language_model")
     tables = [table for name in inside if (table := TABLE.fullmatch(name)) is not None]
     shared = bool(full["shared_embedding_and_softmax_weights"] or full["shared_embedding"])
@@ -306,38 +231,5 @@ def load(
     own_table = encoder and (source != target or not shared)
     config = replaced(config, {"vocabulary.size": source, "vocabulary.target_size": target if own_table else None})
     num_shards = max(Counter(table[0].rpartition("_")[0] for table in tables).values())
-    architecture = OfficialEncoderDecoder if encoder else OfficialLanguageModel
-    return _filled(lambda: architecture(config), inside, num_shards=num_shards, shared=shared)
-
-
-def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
-    """Encoder, decoder or both, whichever ``variables`` hold, between embeddings and logits."""
-    inside = _strip(variables)
-    encoder, decoder = _has(inside, "encoder"), _has(inside, "decoder")
-    if not encoder and not decoder:
-        raise UserError("no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/")
-    one_side: Architecture = "classifier" if encoder else "language_model"
-    config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder and decoder else one_side)
-    return _filled(lambda: Body(config, encoder=encoder, decoder=decoder), inside)
-
-
-def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: bool) -> OfficialRecurrence:
-    inside = _strip(variables)
-    config = config_from_hparams(hparams, architecture="language_model" if decoder else "classifier")
-    if config.coordinates.injection == "input":  # added where the input is prepared, which is not here
-        config = replaced(config, {"coordinates.position": "none", "coordinates.injection": "every_step"})
-    looks = decoder and _has(inside, "encdec_attention")
-    return _filled(OfficialBuilder(config, decoder=decoder, cross_attention=looks).build, inside)
-
-
-def load_encoder(variables: Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
-    """The encoder alone (the official ``universal_transformer_encoder``), from prepared inputs on.
-
-    Call it with a :func:`side_context`.
-    """
-    return _load_side(variables, hparams, decoder=False)
-
-
-def load_decoder(variables: Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
-    """The decoder alone (the official ``universal_transformer_decoder``), from prepared and shifted targets on."""
-    return _load_side(variables, hparams, decoder=True)
+    architecture = EncoderDecoder if encoder else LanguageModel
+    return filled(lambda: architecture(config), inside, num_shards=num_shards, shared=shared)

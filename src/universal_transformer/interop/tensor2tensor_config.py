@@ -53,6 +53,7 @@ class OfficialConfig(ModelConfig):
     """A configuration with the choices of official checkpoints."""
 
     kind: ClassVar[str] = "tensor2tensor"
+    parts: ClassVar[str] = "universal_transformer.interop.tensor2tensor_parts:PARTS"
     builder: ClassVar[str] = "universal_transformer.interop.tensor2tensor_parts:OfficialBuilder"
 
     tensor2tensor: Tensor2TensorConfig = Tensor2TensorConfig()
@@ -60,37 +61,31 @@ class OfficialConfig(ModelConfig):
 
     @property
     def start_id(self) -> int:
-        """Token id before the first target token."""
         padding = self.tensor2tensor.start_is_padding
         return self.vocabulary.padding_id if padding else self.vocabulary.start_id
 
     @property
     def num_blocks(self) -> int:
-        """Blocks with weights of their own, over all sides."""
         plain = self.tensor2tensor.plain_layers_before + self.tensor2tensor.plain_layers_after
         return super().num_blocks + len(self.sides) * plain
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a decoder of this configuration depends on later target positions."""
         shifted = self.architecture not in ENCODERS and self.tensor2tensor.shift_positions_by_step
         return shifted or super().looks_ahead
 
     @property
     def ponders_padding(self) -> bool:
-        """Whether padding takes steps like any other position."""
         return self.tensor2tensor.ponder_padding
 
     @property
     def interaction(self) -> str:
-        """How positions interact besides attention; empty if they do not."""
         if self.tensor2tensor.shift_positions_by_step:
             return "tensor2tensor.shift_positions_by_step shifts positions by a part of the length"
         return super().interaction
 
     @property
     def unread_states(self) -> str:
-        """Why no head reads the states after each step; empty where one does."""
         if self.tensor2tensor.plain_layers_after:
             return (
                 "plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states predict "
@@ -99,7 +94,6 @@ class OfficialConfig(ModelConfig):
         return super().unread_states
 
     def rules(self) -> Refusals:
-        """The rules for combinations of fields."""
         chosen, group = self.coordinates, self.tensor2tensor
         every_step, shifted = chosen.injection == "every_step", "tensor2tensor.shift_positions_by_step"
         if group.shift_positions_by_step:

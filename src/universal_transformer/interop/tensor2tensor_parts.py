@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from universal_transformer.models.depth import RecurrenceBuilder
 from universal_transformer.models.positions.numbering import default_positions
 from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.models.target import TargetSide
-from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel, Tagger
+from universal_transformer.models.universal import PARTS as UNIVERSAL
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import Context, PositionEncoding, Slot
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, SinusoidalPositions, StepEncoder
@@ -157,9 +157,6 @@ class OfficialBuilder(RecurrenceBuilder):
 
     config: OfficialConfig
 
-    def build(self) -> OfficialRecurrence:
-        return cast("OfficialRecurrence", super().build())
-
     def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> OfficialRecurrence:
         chosen, attention = self.config.tensor2tensor, coordinates.position.self_attention
         return OfficialRecurrence(
@@ -257,29 +254,4 @@ class OfficialTarget(TargetSide):
         return None if self.config.ponders_padding else super().padding(labels)
 
 
-class OfficialEncoderDecoder(EncoderDecoder):
-    """An encoder-decoder whose source is of one of several problems (`OfficialSource.problem`)."""
-
-    config_kind, source_side, target_side = OfficialConfig, OfficialSource, OfficialTarget
-    config: OfficialConfig
-    source: OfficialSource
-    target: OfficialTarget
-
-
-class OfficialLanguageModel(LanguageModel):
-    """The decoder alone."""
-
-    config_kind, target_side = OfficialConfig, OfficialTarget
-    target: OfficialTarget
-
-
-class OfficialClassifier(Classifier):
-    """The encoder alone, and one class."""
-
-    config_kind, source_side = OfficialConfig, OfficialSource
-
-
-class OfficialTagger(Tagger):
-    """The encoder alone, and one class for each position."""
-
-    config_kind, source_side = OfficialConfig, OfficialSource
+PARTS = UNIVERSAL._replace(source=OfficialSource, target=OfficialTarget)

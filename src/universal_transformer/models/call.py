@@ -28,11 +28,11 @@ class DepthOptions:
         """What a caller has chosen, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def check(self, config: BaseConfig, *, name: str) -> None:
-        """UserError for what would change nothing, or what the model ``name`` cannot do."""
+    def check(self, config: BaseConfig) -> None:
+        """UserError for what would change nothing, or what a model of this configuration cannot do."""
         if not config.max_steps:
             for option, value in self.chosen.items():
-                raise UserError(f"{option}={value}: {name} has no depth to choose; leave it out")
+                raise UserError(f"{option}={value}: a model of kind {config.kind} has no depth to choose; leave it out")
         if self.halting_threshold is not None:
             if not isinstance(self.halting_threshold, int | float) or not 0.0 < self.halting_threshold <= 1.0:
                 shown = f"halting_threshold={self.halting_threshold!r}"

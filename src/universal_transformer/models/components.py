@@ -17,6 +17,8 @@ from universal_transformer.typed import Count, DropoutRate, Positive, Range
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
 """Architectures without a decoder: their targets are classes, and have no start and no end."""
+Writes = Literal["tokens", "frames", "classes"]
+"""What a model predicts."""
 NUMBERS = ("frames", "patches")
 """Kinds of inputs that are numbers in place of ids."""
 
@@ -33,6 +35,13 @@ def unused(component: Any, name: str, fields: Iterable[str], needs: str) -> Refu
     for field in fields:
         given = getattr(component, field) != getattr(type(component), field)
         yield f"{name}.{field}", given, f"applies only to {needs}: leave it out"
+
+
+def pointer_rules(config: Any, path: str) -> Refusals:
+    """What a pointer needs, which the field ``path`` asks for."""
+    yield path, config.inputs.kind != "tokens", 'points at a token: inputs.kind must be "tokens"'
+    other = config.vocabulary.num_classes not in (None, config.vocabulary.size)
+    yield "vocabulary.num_classes", other, "the classes of a pointer are the tokens of its vocabulary"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,9 +179,7 @@ class OutputsConfig:
         if config.architecture == "tagger":
             yield "outputs.pooling", self.pooling != "mean", "a tagger reads each position by itself: leave it out"
         if self.pooling == "pointer":
-            yield "outputs.pooling", config.inputs.kind != "tokens", 'points at a token: inputs.kind must be "tokens"'
-            other = vocabulary.num_classes not in (None, vocabulary.size)
-            yield "vocabulary.num_classes", other, "the classes of a pointer are the tokens of its vocabulary"
+            yield from pointer_rules(config, "outputs.pooling")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from universal_transformer.errors import UserError, suggestion
+from universal_transformer.files import show
 from universal_transformer.models.components import (
     ENCODERS,
     MOST_STEPS,
@@ -28,10 +29,18 @@ from universal_transformer.models.components import (
     InputsConfig,
     OutputsConfig,
     VocabularyConfig,
+    Writes,
     needed,
     unused,
 )
-from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.config import (
+    AttentionConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    TransitionConfig,
+    load_object,
+)
 from universal_transformer.rules import HALTING_RULES
 from universal_transformer.rules.choices import Refusals, choices_of, refusals
 from universal_transformer.typed import check, listed, typed
@@ -43,7 +52,13 @@ REGISTRIES = {
     "halting.rule": HALTING_RULES,
 }
 """Fields that name a member of a registry."""
-AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
+KINDS: dict[str, str] = {
+    "universal_transformer": "universal_transformer.models.config:ModelConfig",
+    "tensor2tensor": "universal_transformer.interop.tensor2tensor_config:OfficialConfig",
+    "lstm": "universal_transformer.baselines.config:LstmConfig",
+    "neural_gpu": "universal_transformer.baselines.config:NeuralGpuConfig",
+}
+"""Kind of a model, as files name it -> ``module:class`` of its configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +66,11 @@ class BaseConfig:
     """What every model has, baselines included."""
 
     kind: ClassVar[str]
-    """Name of the kind of model in files."""
+    """An entry of ``KINDS``."""
+    parts: ClassVar[str]
+    """What makes the sides and the head: ``module:attribute`` of a `models.model.Parts`."""
+    longer_answers: ClassVar[str] = "raise the limit with --max-new-tokens"
+    """How to get longer answers than those of the model."""
 
     architecture: Architecture = "encoder_decoder"
     """Sequence to sequence, next token, one class for each sequence, or one class for each position."""
@@ -78,6 +97,16 @@ class BaseConfig:
     def start_id(self) -> int:
         """Token id before the first target token."""
         return self.vocabulary.start_id
+
+    @property
+    def sides(self) -> tuple[bool, ...]:
+        """Whether each side is a decoder."""
+        return (False, True) if self.architecture == "encoder_decoder" else (self.architecture == "language_model",)
+
+    @property
+    def writes(self) -> Writes:
+        """What the model predicts."""
+        return "classes" if self.architecture in ENCODERS else "tokens"
 
     @property
     def halts(self) -> bool:
@@ -129,18 +158,13 @@ class BaseConfig:
         """Return the fields as JSON values."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
-    @classmethod
-    def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
-        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        named = {name: value for name, value in fields.items() if name != "kind"}
-        return typed(named, cls, where=where)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(BaseConfig):
     """Every choice of a Universal Transformer or a Transformer. A UserError names the field, its value and the rule."""
 
     kind: ClassVar[str] = "universal_transformer"
+    parts: ClassVar[str] = "universal_transformer.models.universal:PARTS"
     builder: ClassVar[str] = "universal_transformer.models.depth:RecurrenceBuilder"
     """What builds the recurrences: ``module:class``."""
 
@@ -183,9 +207,8 @@ class ModelConfig(BaseConfig):
         yield "halting.scope", self.looks_ahead, ahead
 
     @property
-    def sides(self) -> tuple[bool, ...]:
-        """Whether each side is a decoder."""
-        return (False, True) if self.architecture == "encoder_decoder" else (self.architecture == "language_model",)
+    def writes(self) -> Writes:
+        return "frames" if self.outputs.kind == "frames" else super().writes
 
     @property
     def tied(self) -> bool:
@@ -193,17 +216,14 @@ class ModelConfig(BaseConfig):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks with weights of their own, over all sides."""
         return sum(
             self.step.blocks * (1 if self.step.tied else self.max_steps_of(decoder=decoder)) for decoder in self.sides
         )
 
     def halts_in(self, *, decoder: bool) -> bool:
-        """Whether positions of this side halt."""
         return self.halting.side in ("both", "decoder" if decoder else "encoder")
 
     def max_steps_of(self, *, decoder: bool) -> int:
-        """Return the largest number of steps of one side."""
         steps = (self.depth.decoder_max_steps if decoder else None) or self.depth.max_steps
         return MOST_STEPS if steps == "length" else steps
 
@@ -212,7 +232,6 @@ class ModelConfig(BaseConfig):
         return not decoder and self.depth.max_steps == "length"
 
     def min_steps_of(self, *, decoder: bool) -> int:
-        """Return the first step at which positions of one side can halt."""
         return (self.depth.decoder_min_steps if decoder else None) or self.depth.min_steps
 
     def line_of(self, *, decoder: bool) -> int | None:
@@ -250,8 +269,7 @@ class ModelConfig(BaseConfig):
 
     @property
     def unread_states(self) -> str:
-        """Why no head reads the states after each step; empty where one does."""
-        return "this model writes frames, which have no probabilities" if self.outputs.kind == "frames" else ""
+        return "this model writes frames, which have no probabilities" if self.writes == "frames" else ""
 
     @property
     def expects_loss(self) -> bool:
@@ -262,3 +280,12 @@ class ModelConfig(BaseConfig):
 def refusal(field: str, value: object, remedy: str) -> UserError:
     """Return the error for a value that does not fit the other fields."""
     return UserError(f"{field}={value!r}: {remedy}")
+
+
+def config_from_dict(fields: Any, *, where: str = "model configuration") -> Any:
+    """Undo `to_dict` of a configuration of any kind; a missing, unknown or wrongly typed field is a UserError."""
+    kind = fields.get("kind") if isinstance(fields, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UserError(f"{where}: kind: expected one of {listed(KINDS)}, found {show(kind)}")
+    named = {name: value for name, value in fields.items() if name != "kind"}
+    return typed(named, load_object(KINDS[kind]), where=where)

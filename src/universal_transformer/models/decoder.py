@@ -9,8 +9,9 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.cache import KeyValueCache
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.depth import recurrence
+from universal_transformer.models.inputs import check_tokens
 from universal_transformer.models.model import Call, EncodedSource
 from universal_transformer.models.positions.numbering import default_positions
 from universal_transformer.nn.context import AttentionRecord, Context, Depth, ProjectedSource, causal_mask
@@ -46,25 +47,19 @@ class DecoderState:
             ]
 
 
-class DecoderSide(nn.Module):
-    """Inputs, refined over depth with attention to those before and to the source. ``embedding`` makes the inputs."""
+class OutputSide(nn.Module):
+    """What sides that write a target have in common."""
 
-    def __init__(self, config: ModelConfig, *, embedding: nn.Module, cross_attention: bool) -> None:
+    reach: int | None = None
+    """How many positions it can write; None: any number."""
+
+    def __init__(self, config: BaseConfig) -> None:
         super().__init__()
-        self.config = config
-        self.embedding = embedding
-        self.dropout = nn.Dropout(config.step.dropout)
-        self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
+        self.config: Any = config
 
-    @property
-    def head(self) -> Head | None:
-        """States to logits, for the exits that read what a model predicts."""
-        return None
-
-    @property
-    def reach(self) -> int | None:
-        """How many positions it can write; None: any number."""
-        return self.recurrence.coordinates.position.reach
+    def check(self, labels: Tensor) -> None:
+        """UserError unless ``labels`` are token ids."""
+        check_tokens(labels, name="target")
 
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
         """New tokens after ``fed`` ones, for a source or prompt of ``length``: ``most`` (None: as the configuration
@@ -72,7 +67,7 @@ class DecoderSide(nn.Module):
 
         UserError for a prompt or ``most`` beyond that table.
         """
-        limit = self.config.generation.limit(length) if most is None else most
+        limit: int = self.config.generation.limit(length) if most is None else most
         if self.reach is None:
             return limit
         free = self.reach - fed + 1  # the last new token is not fed
@@ -84,6 +79,24 @@ class DecoderSide(nn.Module):
                 f"coordinates.max_positions={self.reach}: {remedy}"
             )
         return min(limit, free)
+
+
+class DecoderSide(OutputSide):
+    """Inputs, refined over depth with attention to those before and to the source. ``embedding`` makes the inputs."""
+
+    config: ModelConfig
+
+    def __init__(self, config: ModelConfig, *, embedding: nn.Module, cross_attention: bool) -> None:
+        super().__init__(config)
+        self.embedding = embedding
+        self.dropout = nn.Dropout(config.step.dropout)
+        self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
+        self.reach = self.recurrence.coordinates.position.reach
+
+    @property
+    def head(self) -> Head | None:
+        """States to logits, for the exits that read what a model predicts."""
+        return None
 
     def depth(self, call: Call) -> Depth:
         """The depth of a call; each position exits by itself."""

@@ -40,21 +40,21 @@ class FrameTarget(DecoderSide):
 
     embedding: nn.Sequential
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, source: nn.Module | None) -> None:
         outputs, width = config.outputs, config.sizes.width
         features = needed(outputs.features, "outputs.features", by="frames need the number of features")
         prenet = nn.Sequential(
             *(nn.Linear(features, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
             *(nn.Linear(width, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
         )
-        super().__init__(config, embedding=prenet, cross_attention=True)
+        super().__init__(config, embedding=prenet, cross_attention=source is not None)
         self.stride, self.features = outputs.stride, features
         self.output = nn.Linear(width, self.stride * self.features)
         self.stop = nn.Linear(width, 1)
 
-    def check(self, frames: Tensor) -> None:
+    def check(self, labels: Tensor) -> None:
         """UserError unless these are frames."""
-        check_frames(frames, features=self.features, name="target")
+        check_frames(labels, features=self.features, name="target")
 
     def length(self, frames: Written) -> int:
         """Positions of a target."""

@@ -4,6 +4,8 @@ Frames are ``[batch, frame, feature]``. A picture is a sequence of frames too: i
 right, each from top to bottom. Padding is a frame that is NaN in all features.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn.functional import gelu, pad
@@ -51,15 +53,11 @@ def features_of(config: BaseConfig) -> int:
     return needed(inputs.features, "inputs.features", by=f"{inputs.kind} need the number of features")
 
 
-def number_padding(source: Frames, *, config: BaseConfig) -> Padding:
-    """Return which positions of frames or patches are padding."""
-    inputs = config.inputs
-    blank, line = join_blank(blank_frames(source), stride=inputs.stride), source.shape[2] // inputs.stride
-    return blank if inputs.kind == "frames" else blank.repeat_interleave(line, dim=1)
-
-
 class _NumberInput(nn.Module):
     """A linear map to states, after convolutions with stride 2 if there are any."""
+
+    lines: ClassVar[bool] = False
+    """Whether a frame has several positions."""
 
     def __init__(
         self, config: BaseConfig, width: int, *, channels: int, joined: int, convolution: type[nn.Conv1d | nn.Conv2d]
@@ -79,7 +77,18 @@ class _NumberInput(nn.Module):
 
     def padding(self, source: Frames) -> Padding:
         """Return which positions are padding."""
-        return number_padding(source, config=self.config)
+        blank, line = join_blank(blank_frames(source), stride=self.stride), source.shape[2] // self.stride
+        return blank.repeat_interleave(line, dim=1) if self.lines else blank
+
+    def initialise_parts(self) -> None:
+        """Convolutions normal, standard deviation ``(2 / fan_in)^1/2`` (He et al. 2015), biases 0.
+
+        With Glorot's, the embedding of one channel of pixels would be about 100 times smaller than the position signal.
+        """
+        for convolution in self.stem:
+            weight, bias = convolution.parameters()
+            nn.init.kaiming_normal_(weight, nonlinearity="relu")
+            nn.init.zeros_(bias)
 
     def numbers(self, source: Frames) -> Frames:
         """Return the numbers of the source, 0 at padding, in the type of the weights."""
@@ -119,6 +128,8 @@ class PatchInput(_NumberInput):
     ``inputs.stem="convolution"``, ``log2 s`` convolutions of 3 × 3 pixels with stride 2, each followed by GELU, and
     then ``W h + b``.
     """
+
+    lines = True
 
     def __init__(self, config: BaseConfig, width: int) -> None:
         features_of(config)

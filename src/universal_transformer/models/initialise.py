@@ -1,4 +1,5 @@
-"""How weights start: the one place.
+"""How weights start. A module says what differs: ``initialise`` of its own parameters, ``initialise_parts`` of those
+of its layers.
 
 =====================================  ==============================================================
 weights                                start
@@ -7,11 +8,6 @@ attention projections, transitions     Glorot uniform, each projection by itself
                                        the outputs and the transitions are smaller, by ``α^-1 / √2``
 LayerNorm                              scale 1, shift 0
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
-segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
-word-position mask of facts            1 + normal noise of standard deviation 1, or ones
-convolutions of frames and of pixels   normal, standard deviation ``(2 / fan_in)^1/2`` (He et al. 2015), bias 0. With
-                                       Glorot's, the embedding of one channel of pixels would be about 100 times
-                                       smaller than the position signal
 depthwise convolutions                 uniform over ``± kernel^-1/2``
 halting unit                           by default weight 0 and bias ``-ln(2T - 1)``; with ``halting.bias`` the weight is
                                        Glorot uniform and the bias this number.
@@ -24,8 +20,6 @@ import torch
 from torch import nn
 from torch.nn import init
 
-from universal_transformer.models.frames import FrameInput, PatchInput
-from universal_transformer.models.inputs import FactInput, RasterInput, TokenInput
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 
@@ -38,7 +32,6 @@ def initialise(model: nn.Module) -> None:
     """
     if any(parameter.is_meta for parameter in model.parameters()):
         return
-    drawn = set[int]()  # tables that have their values: source and target may share one
     for module in model.modules():
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
@@ -52,15 +45,6 @@ def initialise(model: nn.Module) -> None:
             init.zeros_(module.bias)
         elif callable(own := getattr(module, "initialise", None)):
             own()
-        elif isinstance(module, TokenInput | FactInput) and id(module.weight) not in drawn:
-            drawn.add(id(module.weight))
-            init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-            if isinstance(module, TokenInput) and module.segments is not None:
-                init.normal_(module.segments)
-            if isinstance(module, RasterInput):
-                init.normal_(module.above, std=module.above.shape[1] ** -0.5)
-            if isinstance(module, FactInput):
-                init.normal_(module.mask, mean=1.0, std=module.noise)
     for module in model.modules():  # fused projections: each part by its own fan
         if isinstance(module, SelfAttention):
             for part in module.query_key_value.weight.chunk(3):
@@ -68,11 +52,8 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, CrossAttention):
             for part in module.key_value.weight.chunk(2):
                 init.xavier_uniform_(part)
-        elif isinstance(module, FrameInput | PatchInput):
-            for convolution in module.stem:
-                weight, bias = convolution.parameters()
-                init.kaiming_normal_(weight, nonlinearity="relu")
-                init.zeros_(bias)
+        elif callable(own := getattr(module, "initialise_parts", None)):
+            own()
     for module in model.modules():
         if isinstance(module, Block) and (scale := module.after_attention.scale) != 1.0:
             _shrink(module, by=scale * 2**0.5)

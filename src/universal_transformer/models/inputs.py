@@ -17,7 +17,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.frames import FrameInput, PatchInput, number_padding
+from universal_transformer.models.frames import FrameInput, PatchInput
+from universal_transformer.models.positions.tables import Table
 
 
 def check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
@@ -45,15 +46,7 @@ def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
         raise UserError(f"{name} of shape {shape}: expected {axes}, at least one row of at least one position")
 
 
-def padding_of(source: Tensor, *, config: BaseConfig) -> Padding:
-    """Return which positions of a source are padding: no token, no word of a fact, or no frame."""
-    if source.is_floating_point():
-        return number_padding(source, config=config)
-    blank = source == config.vocabulary.padding_id
-    return blank.all(dim=-1) if source.ndim == 3 else blank
-
-
-class _Embedding(nn.Module):
+class _Embedding(Table):
     """The table ``E`` of ``size`` tokens, by default those of the source."""
 
     words: ClassVar[bool] = False
@@ -83,19 +76,41 @@ class TokenInput(_Embedding):
     The segment of a token is the number of end ids before it.
     """
 
+    owner = True
+    """Whether the parameters are those of no other input."""
+
     def __init__(self, config: BaseConfig, width: int, *, size: int | None = None) -> None:
         super().__init__(config, width, size=size)
         segments = config.inputs.segments
         self.end_id = config.vocabulary.end_id
         self.segments = nn.Parameter(torch.empty(segments, width)) if segments > 1 else None
 
-    def sharing(self) -> "TokenInput":
+    @classmethod
+    def of_targets(cls, config: BaseConfig, width: int, *, source: nn.Module | None) -> "TokenInput":
+        """The embedding of targets: it shares the parameters of that of the source where both have one vocabulary."""
+        size = None if source is None else config.vocabulary.target_size
+        shared = getattr(source, "input", None)
+        return shared._sharing() if size is None and type(shared) is cls else cls(config, width, size=size)
+
+    def _sharing(self) -> "TokenInput":
         """Another input with the same parameters. A module that stands at two places of a model would be changed twice
         by what replaces parameters, such as ``torch.func.functional_call``, and restored once.
         """
         other = copy(self)
-        other._parameters = dict(self._parameters)
+        other._parameters, other.owner = dict(self._parameters), False
         return other
+
+    def initialise(self) -> None:
+        """Tokens as a table; segments normal, standard deviation 1, that of scaled token embeddings."""
+        if self.owner:
+            super().initialise()
+            if self.segments is not None:
+                nn.init.normal_(self.segments)
+
+    def feed(self, ids: Int[Tensor, "batch new"], state: Any) -> States:
+        """The states of new targets in generation, of which ``state`` is that of the decoder."""
+        del state
+        return self(ids)
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
         """Return where there is no token."""
@@ -123,6 +138,11 @@ class FactInput(_Embedding):
         self.mask = nn.Parameter(torch.empty(needed(words, "vocabulary.max_fact_words", by=by), width))
         self.noise = 1.0 if config.inputs.fact_mask_init == "noise" else 0.0
 
+    def initialise(self) -> None:
+        """Words as a table; the mask 1 + normal noise of standard deviation 1, or ones."""
+        super().initialise()
+        nn.init.normal_(self.mask, mean=1.0, std=self.noise)
+
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
         """A fact without a word is padding."""
         return (ids == self.padding_id).all(dim=-1)
@@ -140,14 +160,32 @@ class RasterInput(TokenInput):
     A row has ``columns`` pixels; in the first row the second term is 0.
     """
 
-    def __init__(self, config: BaseConfig, width: int, *, size: int, columns: int) -> None:
+    def __init__(self, config: Any, width: int, *, size: int) -> None:
         super().__init__(config, width, size=size)
-        self.above, self.columns = nn.Parameter(torch.empty(size, width)), columns
+        self.above, self.columns = nn.Parameter(torch.empty(size, width)), config.outputs.columns
 
-    def embed_above(self, ids: Int[Tensor, "batch position"]) -> States:
-        """``A[id] * sqrt(width)``, 0 where the id is that of padding."""
-        blank = self.padding(ids).unsqueeze(-1)
-        return (self.scale * embedding(ids, self.above)).masked_fill(blank, 0.0)
+    def initialise(self) -> None:
+        """Both as tables."""
+        super().initialise()
+        nn.init.normal_(self.above, std=self.above.shape[1] ** -0.5)
+
+    def forward(self, ids: Int[Tensor, "batch position"]) -> States:
+        return self._after(ids, ids, begin=0)
+
+    def feed(self, ids: Int[Tensor, "batch new"], state: Any) -> States:
+        begin = state.cache.length
+        state.cache.check(ids.shape[1])
+        if state.tokens is None:
+            state.tokens = torch.zeros_like(state.padding, dtype=torch.long)
+        state.tokens[:, begin : begin + ids.shape[1]] = ids
+        return self._after(ids, state.tokens, begin=begin)
+
+    def _after(self, ids: Int[Tensor, "batch new"], fed: Int[Tensor, "batch capacity"], *, begin: int) -> States:
+        """The states of ``ids``, which stand in ``fed`` from ``begin`` on. The first of ``fed`` is no pixel."""
+        place = torch.arange(begin, begin + ids.shape[1], device=ids.device) - self.columns + 1
+        above = fed[:, place.clamp(min=0)].masked_fill(place < 1, self.padding_id)
+        blank = self.padding(above).unsqueeze(-1)
+        return super().forward(ids) + (self.scale * embedding(above, self.above)).masked_fill(blank, 0.0)
 
 
 INPUTS: dict[str, Callable[[BaseConfig, int], Any]] = {
@@ -157,3 +195,5 @@ INPUTS: dict[str, Callable[[BaseConfig, int], Any]] = {
     "patches": PatchInput,
 }
 """Kind of an input -> its class, which is called with a configuration and the width of states."""
+WRITTEN: dict[str, type[TokenInput]] = {"tokens": TokenInput, "raster": RasterInput}
+"""What a decoder writes -> how it reads what it has written."""

@@ -15,10 +15,10 @@ Evaluation, decoding and training use models of every kind, baselines included, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -26,11 +26,13 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import AS_TRAINED, DepthOptions
-from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
+from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
+from universal_transformer.models.positions.numbering import check_positions, draw_positions
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.config import load_object
 from universal_transformer.nn.context import NOTHING, Kept
 from universal_transformer.nn.trace import Trace
 from universal_transformer.rules import Exit
@@ -76,6 +78,16 @@ class GenerationState(Protocol):
         """Rows ``index`` in place of the present ones."""
 
 
+class Parts(NamedTuple):
+    """What makes the sides and the head of a model from its configuration, which names them (`BaseConfig.parts`). A
+    target is made with the source that it follows, if there is one.
+    """
+
+    source: Callable[[Any], nn.Module]
+    target: Callable[[Any, Any], nn.Module]
+    head: Any = None
+
+
 class Model(Pretrained):
     """A model of any kind. ``source`` and ``target`` are None where it has no such side, and so is ``head``.
 
@@ -85,22 +97,21 @@ class Model(Pretrained):
     has ``max_steps=0`` has no depth: it takes no depth and returns no trace.
     """
 
-    writes: ClassVar[Literal["tokens", "frames", "classes"]] = "tokens"
-    longer_answers: ClassVar[str] = "raise the limit with --max-new-tokens"
-    """How to get longer answers than those of this model."""
     codec: Any = None
     """Turns texts into ids and back; `load` sets it. Without a codec `generate` takes ids alone."""
-    config: Any  # of the class's `config_kind`
+    config: Any
     source: Any
     target: Any
     head: Any
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__(config)
-        self.source = self.target = self.head = None
-        if self.writes == "classes":
-            classes, by = self.config.vocabulary.num_classes, f"a {self.config.architecture} needs classes"
-            self.num_classes = needed(classes, "vocabulary.num_classes", by=by)
+        parts: Parts = load_object(self.config.parts)
+        encoder, decoder = (side in self.config.sides for side in (False, True))
+        self.source = parts.source(self.config) if encoder else None
+        self.target = parts.target(self.config, self.source) if decoder else None
+        self.head = None if decoder else parts.head(self.config)
+        initialise(self)
 
     def forward(
         self,
@@ -125,7 +136,7 @@ class Model(Pretrained):
         """
         source, target = self.check_inputs(*inputs)
         depth = DepthOptions(max_steps=max_steps, min_steps=min_steps, halting_threshold=halting_threshold, exit=exit)
-        depth.check(self.config, name=type(self).__name__)
+        depth.check(self.config)
         call = Call(depth, self.positions(source, target, positions), keep)
         if self.source is None:
             return self.target(target, None, call)
@@ -155,11 +166,33 @@ class Model(Pretrained):
     def positions(
         self, source: Tensor | None, target: Tensor | None, given: tuple[Tensor | None, Tensor | None]
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The positions of a call; UserError where positions are given to a model that encodes none."""
-        del source, target
-        if given != (None, None):
-            raise UserError(f"positions: {type(self).__name__} encodes no positions; leave them out")
-        return given
+        """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
+
+        Both sides have one draw unless ``independent_offsets``. UserError where positions are given to a model that
+        encodes none.
+        """
+        if not self.config.max_steps:
+            if given != (None, None):
+                raise UserError(f"positions: a model of kind {self.config.kind} encodes no positions; leave them out")
+            return given
+        inputs = {"source": source, "target": target}
+        lengths = [None if ids is None else getattr(self, name).length(ids) for name, ids in inputs.items()]
+        some = source if source is not None else target
+        assert some is not None
+        rows, device, config = some.shape[0], some.device, self.config.coordinates
+        for name, length, positions in zip(inputs, lengths, given, strict=True):
+            if length is not None and positions is not None:
+                check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
+        missing = any(n is not None and positions is None for n, positions in zip(lengths, given, strict=True))
+        if not self.training or config.offsets == "none" or not missing:
+            return given
+        if config.independent_offsets:
+            drawn = [None if n is None else draw_positions(config, rows, n, device=device) for n in lengths]
+        else:
+            both = draw_positions(config, rows, max(n for n in lengths if n is not None), device=device)
+            drawn = [None if n is None else both[:, :n] for n in lengths]
+        first, second = (new if old is None else old for new, old in zip(drawn, given, strict=True))
+        return first, second
 
     def generate(
         self,
@@ -204,7 +237,7 @@ class Model(Pretrained):
         UserError for a source of another type or shape than the model reads, for a depth that does not fit it, and
         where the decoder depends on later positions, so that it cannot generate.
         """
-        depth.check(self.config, name=type(self).__name__)
+        depth.check(self.config)
         call = Call(depth)
         if source is None:
             return self.target.start(None, call, batch=batch, capacity=capacity)
@@ -219,37 +252,3 @@ class Model(Pretrained):
         ``padding`` marks positions without a token.
         """
         return self.target.advance(tokens, state, padding=padding)
-
-
-def pool(
-    states: Float[Tensor, "batch position width"], *, padding: Padding | None, how: str
-) -> Float[Tensor, "batch width"]:
-    """The mean over real positions, or the state of the last real position."""
-    real = torch.ones_like(states[..., 0], dtype=torch.bool) if padding is None else ~padding
-    if how == "mean":
-        count = real.sum(dim=1, keepdim=True).clamp(min=1)
-        return (states * real.unsqueeze(-1)).sum(dim=1) / count
-    last = states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)
-    return states[torch.arange(states.shape[0], device=states.device), last]
-
-
-class ClassHead(nn.Linear):
-    """``W pool(h) + b``: one class for a sequence. ``pooling``: "mean" or "last"."""
-
-    def __init__(self, width: int, num_classes: int, *, pooling: str) -> None:
-        super().__init__(width, num_classes)
-        self.pooling = pooling
-
-    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
-        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
-        del source
-        return lambda states: self(pool(states, padding=padding, how=self.pooling)), True
-
-
-class TagHead(nn.Linear):
-    """``W h_i + b``: one class for each position. Those of padding have no meaning."""
-
-    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
-        """States to logits, and that each position is read by itself."""
-        del source, padding
-        return self, False

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar, cast, get_args
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,8 +16,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.execution.compaction import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
 from universal_transformer.manifest import MANIFEST, MODEL, check_content
-from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
-from universal_transformer.nn.block import Block
+from universal_transformer.models.components import Writes
+from universal_transformer.models.config import BaseConfig, config_from_dict, refusal
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.pretrained_models import find, known
 from universal_transformer.typed import listed, replaced
@@ -40,21 +40,26 @@ class Pretrained(nn.Module):
     """
 
     architecture: ClassVar[str]
-    config_kind: ClassVar[type[BaseConfig]] = ModelConfig
+    writes: ClassVar[Writes] = "tokens"
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__()
-        if not isinstance(config, self.config_kind) or config.kind != self.config_kind.kind:
-            raise UserError(f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}")
-        if config.architecture not in (self.architecture, BaseConfig.architecture):
-            self._refuse_architecture(config, where="")
-        if config.architecture != self.architecture:
+        if not isinstance(config, BaseConfig):
+            raise UserError(f"{type(self).__name__}: found {show(config)}; expected a configuration of a model")
+        if config.architecture == BaseConfig.architecture != self.architecture:
             config = replaced(config, {"architecture": self.architecture})
+        self.check_config(config)
         self.config: BaseConfig = config
 
     @classmethod
-    def _refuse_architecture(cls, config: BaseConfig, *, where: str) -> NoReturn:
-        raise UserError(f'{where}architecture="{config.architecture}": {cls.__name__} needs "{cls.architecture}"')
+    def check_config(cls, config: BaseConfig, *, where: str = "") -> None:
+        """UserError for a configuration of another class of model."""
+        if config.architecture != cls.architecture:
+            raise UserError(f'{where}architecture="{config.architecture}": {cls.__name__} needs "{cls.architecture}"')
+        if config.writes != cls.writes:
+            raise UserError(
+                f"{where}{cls.__name__} writes {cls.writes}; this configuration is of one that writes {config.writes}"
+            )
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and saved buffer by name, shared ones once."""
@@ -69,7 +74,7 @@ class Pretrained(nn.Module):
     def compile_blocks(self) -> None:
         """Compile the shared block (and every other), the part that runs ``max_steps`` times."""
         for module in self.modules():
-            if isinstance(module, Block):
+            if getattr(module, "repeats", False):
                 module.compile(dynamic=True)
 
     def use_halting_execution(self, choice: str) -> None:
@@ -104,32 +109,31 @@ class Pretrained(nn.Module):
         """
         folder = find_model(folder)
         check_files(folder)
-        fields, where, path = read_config(folder), show_path(folder / CONFIG), folder / WEIGHTS
-        if (kind := fields.get("kind")) != cls.config_kind.kind:
-            raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
-        config = cls.config_kind.from_dict(fields, where=where)
-        if config.architecture != cls.architecture:
-            cls._refuse_architecture(config, where=f"{where}: ")
+        where, path = show_path(folder / CONFIG), folder / WEIGHTS
+        config = config_from_dict(read_config(folder), where=where)
+        cls.check_config(config, where=f"{where}: ")
         found = read_shapes(path)
         check_shapes(found, _shapes(cls, config, most_blocks=len(found), where=where), name=show_path(path))
         model = cls(config)
         model.load_tensors(path)
         return model.eval()
 
-    @torch.no_grad()
     def load_tensors(self, path: Path) -> None:
         """Copy every tensor of a safetensors file of the right names and shapes into this model."""
         with _readable(path) as file:
             for name, tensor in self.tensors().items():
-                value = file.get_tensor(name)
-                if value.dtype not in FLOATING:
-                    raise UserError(
-                        f"{path}: tensor {name} holds {value.dtype}, floating point of 16 to 64 bits is needed"
-                    )
-                value = value.to(tensor.dtype)  # before the look: a large number of float64 is infinite in float32
-                if not bool(torch.isfinite(value).all()):
-                    raise UserError(f"{path}: tensor {name} holds values that are not finite")
-                tensor.copy_(value)
+                fill(tensor, file.get_tensor(name), name=f"{path}: tensor {name}")
+
+
+@torch.no_grad()
+def fill(place: Tensor, value: Tensor, *, name: str) -> None:
+    """Copy the numbers of a file; UserError unless they are floating point and finite."""
+    if value.dtype not in FLOATING:
+        raise UserError(f"{name} holds {value.dtype}, floating point of 16 to 64 bits is needed")
+    value = value.to(place.dtype)  # before the look: a large number of float64 is infinite in float32
+    if not bool(torch.isfinite(value).all()):
+        raise UserError(f"{name} holds values that are not finite")
+    place.copy_(value)
 
 
 def find_model(folder: str | Path) -> Path:

@@ -1,10 +1,12 @@
 """The source side of a model: inputs to refined states."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import INPUTS
 from universal_transformer.models.model import Call, EncodedSource
@@ -20,18 +22,13 @@ Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature
 """Token ids, ids of the words of facts, or frames."""
 
 
-class SourceSide(nn.Module):
-    """Inputs, refined over depth by the encoder's recurrence."""
+class InputSide(nn.Module):
+    """What sides that read a source have in common: their input, of states with ``width`` channels."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: BaseConfig, width: int) -> None:
         super().__init__()
-        self.config = config
-        self.input = INPUTS[config.inputs.kind](config, config.sizes.width)
-        self.part = (
-            nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id is not None else None
-        )
-        self.dropout = nn.Dropout(config.step.dropout)
-        self.recurrence = recurrence(config, decoder=False)
+        self.config: Any = config
+        self.input = INPUTS[config.inputs.kind](config, width)
 
     def check(self, source: Tensor) -> None:
         """UserError unless ``source`` has the type and the axes that the input reads."""
@@ -44,6 +41,20 @@ class SourceSide(nn.Module):
     def length(self, source: Source) -> int:
         """Positions of a source."""
         return self.input.padding(source).shape[1]
+
+
+class SourceSide(InputSide):
+    """Inputs, refined over depth by the encoder's recurrence."""
+
+    config: ModelConfig
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, config.sizes.width)
+        self.part = (
+            nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id is not None else None
+        )
+        self.dropout = nn.Dropout(config.step.dropout)
+        self.recurrence = recurrence(config, decoder=False)
 
     def depth(self, call: Call) -> Depth:
         """The depth of a call. An exit that reads the output does not concern states that no head reads."""

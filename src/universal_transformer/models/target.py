@@ -4,12 +4,12 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
-from universal_transformer.axes import Float, Int, Padding, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
-from universal_transformer.models.inputs import RasterInput, TokenInput, check_ids, check_tokens
+from universal_transformer.models.inputs import WRITTEN, TokenInput, check_ids, check_tokens
 from universal_transformer.models.model import Call, EncodedSource
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions.numbering import without_padding
@@ -29,8 +29,9 @@ class TargetSide(DecoderSide):
 
     embedding: TokenInput
 
-    def __init__(self, config: ModelConfig, *, embedding: TokenInput, cross_attention: bool) -> None:
-        super().__init__(config, embedding=embedding, cross_attention=cross_attention)
+    def __init__(self, config: ModelConfig, source: nn.Module | None) -> None:
+        embedding = WRITTEN[config.outputs.kind].of_targets(config, config.sizes.width, source=source)
+        super().__init__(config, embedding=embedding, cross_attention=source is not None)
         size = embedding.weight.shape[0]
         self.output = None if config.outputs.tie_output else nn.Linear(config.sizes.width, size, bias=False)
         self.bias = nn.Parameter(torch.zeros(size)) if config.outputs.output_bias else None
@@ -57,10 +58,6 @@ class TargetSide(DecoderSide):
         if packs(self.matrix):
             self.packed_logits = PackedLinear(self.matrix, self.bias)
 
-    def check(self, labels: Tensor) -> None:
-        """UserError unless ``labels`` are token ids."""
-        check_tokens(labels, name="target")
-
     def length(self, labels: Int[Tensor, "batch target"]) -> int:
         """Positions of a target."""
         return labels.shape[1]
@@ -70,7 +67,7 @@ class TargetSide(DecoderSide):
         check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
         padding = self.padding(labels)
         ids = shifted_right(labels, start_id=self.config.start_id, padding=padding)
-        inputs = self.dropout(self._embed(ids, labels))
+        inputs = self.dropout(self.embedding(ids))
         states, trace = self.recurrence(inputs, self.context(labels.shape[1], call, padding=padding, encoded=encoded))
         every = None if trace.states is None else self.logits(trace.states)
         return ModelOutput(self.logits(states), None if encoded is None else encoded.trace, trace, step_logits=every)
@@ -79,31 +76,6 @@ class TargetSide(DecoderSide):
         """Where labels are padding; None where none is."""
         return without_padding(labels == self.config.vocabulary.padding_id)
 
-    def _embed(self, ids: Int[Tensor, "batch target"], labels: Int[Tensor, "batch target"]) -> States:
-        """Return the embeddings of the labels shifted right, and for a raster those of the pixels above."""
-        if not isinstance(self.embedding, RasterInput):
-            return self.embedding(ids)
-        columns = self.embedding.columns
-        above = pad(labels, (columns, 0), value=self.config.vocabulary.padding_id)[:, : labels.shape[1]]
-        return self.embedding(ids) + self.embedding.embed_above(above)
-
-    def _embed_next(self, tokens: Int[Tensor, "batch new"], state: DecoderState) -> States:
-        """Return the embeddings of new tokens, and for a raster those of the pixels above the next ones."""
-        if not isinstance(self.embedding, RasterInput) or state.tokens is None:
-            return self.embedding(tokens)
-        begin, new = state.cache.length, tokens.shape[1]
-        state.cache.check(new)
-        state.tokens[:, begin : begin + new] = tokens
-        place = torch.arange(begin, begin + new, device=tokens.device) - self.embedding.columns + 1
-        above = state.tokens[:, place.clamp(min=0)].masked_fill(place < 1, self.config.vocabulary.padding_id)
-        return self.embedding(tokens) + self.embedding.embed_above(above)
-
-    def start(self, encoded: EncodedSource | None, call: Call, *, batch: int, capacity: int) -> DecoderState:
-        state = super().start(encoded, call, batch=batch, capacity=capacity)
-        if isinstance(self.embedding, RasterInput):
-            state.tokens = torch.zeros_like(state.padding, dtype=torch.long)
-        return state
-
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: DecoderState, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
@@ -111,4 +83,4 @@ class TargetSide(DecoderSide):
         check_tokens(tokens, name="tokens")
         if len(tokens) != len(state.padding):
             raise UserError(f"tokens of {len(tokens)} rows: the state is of {len(state.padding)}")
-        return self.logits(self.refine_next(self._embed_next(tokens, state), state, padding=padding))
+        return self.logits(self.refine_next(self.embedding.feed(tokens, state), state, padding=padding))

@@ -44,7 +44,7 @@ class PostNorm(nn.Module):
 class Block(nn.Module):
     """Self-attention, attention to a source where there is one, transition. ``norm`` makes the norm of a sub-layer."""
 
-    by_rows = True
+    by_rows = repeats = True
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ lambada    A language model. Training: novels, cut into blocks of words, every w
 reading    Reading comprehension, as Chu et al. (EACL 2017) define it: the last sentence without its last word is a
            question, and the answer is a word of the sentences before it. Training: sentences of novels whose last word
            also occurs in the sentences before them. Measured: how often the answer is right, over all passages, also
-           over those that do not contain the answer. `models.pointer` chooses a word of the passage.
+           over those that do not contain the answer. `models.heads` points at a word of the passage.
 ========== =======================================================================================================
 
 A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original 2,662

@@ -15,10 +15,10 @@ from typing import Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show_path
-from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, config_from_dict
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.rules.choices import choices_of
 from universal_transformer.training.config import RunConfig, TrainingConfig

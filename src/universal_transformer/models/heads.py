@@ -1,0 +1,100 @@
+"""Heads: from the states of a source to logits of classes, of a whole sequence or of each position."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Int, Padding, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.components import needed
+from universal_transformer.models.config import BaseConfig
+from universal_transformer.nn.halting import accumulation_dtype
+from universal_transformer.rules.exits import Head
+
+FLOOR = 1e-9
+"""Probability of a word that does not occur."""
+
+
+def pool(
+    states: Float[Tensor, "batch position width"], *, padding: Padding | None, how: str
+) -> Float[Tensor, "batch width"]:
+    """The "mean" over real positions, the state of the "last" real position, or both "ends": the first half of the
+    channels of the last real position, and the second half of those of the first.
+    """
+    real = torch.ones_like(states[..., 0], dtype=torch.bool) if padding is None else ~padding
+    if how == "mean":
+        count = real.sum(dim=1, keepdim=True).clamp(min=1)
+        return (states * real.unsqueeze(-1)).sum(dim=1) / count
+    rows, half = torch.arange(states.shape[0], device=states.device), states.shape[2] // 2
+    last = states[rows, states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)]
+    if how == "last":
+        return last
+    first = states[rows, real.long().argmax(dim=1)]
+    return torch.cat((last[:, :half], first[:, half:]), dim=1)
+
+
+class ClassHead(nn.Linear):
+    """``W pool(D(h)) + b``: one class for a sequence; without ``pooling`` ``W D(h_i) + b``, one for each position, of
+    which those of padding have no meaning. D: dropout.
+    """
+
+    def __init__(self, width: int, num_classes: int, *, pooling: str | None, dropout: float = 0.0) -> None:
+        super().__init__(width, num_classes)
+        self.pooling, self.dropout = pooling, nn.Dropout(dropout)
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of ``source``, and whether whole sequences are read."""
+        del source
+        how = self.pooling
+        if how is None:
+            return lambda states: self(self.dropout(states)), False
+        return lambda states: self(self.dropout(pool(states, padding=padding, how=how))), True
+
+
+class Pointer(nn.Module):
+    r"""``p(word) = Σ_{i: x_i = word} a_i``, ``a = softmax_i(h_i · (W q) / √width)``: the attention sum (Kadlec et al.,
+    ACL 2016).
+
+    h_i is the state of position i (`states`), x_i its token (`source`), q the state of the last real position. The
+    candidates i are the positions before the first ``start_id``, after which the question follows; all positions of a
+    source without one. The logits are ``log(p + 1e-9)``, one for each token of the vocabulary.
+
+    Raises UserError for a source whose question has no text before it, on a CPU. On a GPU, where the check would need
+    a synchronisation, such a source gives logits that are not numbers.
+    """
+
+    def __init__(self, width: int, *, num_classes: int, start_id: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.query, self.dropout = nn.Linear(width, width, bias=False), nn.Dropout(dropout)
+        self.num_classes = num_classes
+        self.start_id = start_id
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
+        return lambda states: self(self.dropout(states), source, padding=padding), True
+
+    def forward(
+        self, states: States, source: Int[Tensor, "batch position"], *, padding: Padding | None
+    ) -> Float[Tensor, "batch classes"]:
+        real = torch.ones_like(source, dtype=torch.bool) if padding is None else ~padding
+        candidates = real & ((source == self.start_id).cumsum(1) == 0)
+        if source.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(candidates.any(dim=1).all()):
+            raise UserError("a question without a text: there is no word to point at before the start id")
+        query = self.query(pool(states, padding=padding, how="last"))
+        scores = (states @ query.unsqueeze(-1)).squeeze(-1).to(accumulation_dtype(states.dtype))
+        scores = scores / math.sqrt(states.shape[-1])
+        attention = scores.masked_fill(~candidates, -math.inf).softmax(dim=1)
+        probability = attention.new_zeros(source.shape[0], self.num_classes)
+        return (probability.scatter_add(1, source, attention) + FLOOR).log()
+
+
+def head_of(config: BaseConfig, width: int, *, pooling: str, dropout: float = 0.0) -> ClassHead | Pointer:
+    """The head of a classifier or a tagger whose states have ``width`` channels."""
+    by = f"a {config.architecture} needs classes"
+    classes = needed(config.vocabulary.num_classes, "vocabulary.num_classes", by=by)
+    if pooling == "pointer":
+        return Pointer(width, num_classes=classes, start_id=config.start_id, dropout=dropout)
+    return ClassHead(width, classes, pooling=None if config.architecture == "tagger" else pooling, dropout=dropout)
