@@ -70,8 +70,8 @@ CALLS = {
     "positions of another length": (lambda: pair(rows, rows, positions=(rows[:, :2], None)), "source_positions .*2, 3"),
     "floating positions": (lambda: language(rows, positions=(None, floats)), "target_positions of type torch.float32"),
     # options of a forward pass
-    "no steps": (lambda: pair(rows, rows, max_steps=0), "max_steps=0"),
-    "half a step": (lambda: pair(rows, rows, max_steps=1.5), "max_steps=1.5"),
+    "no steps": (lambda: pair(rows, rows, max_steps=0), "max_steps: expected a whole number, at least 1"),
+    "half a step": (lambda: pair(rows, rows, max_steps=1.5), "max_steps: expected .*found 1.5"),
     "threshold without halting": (lambda: pair(rows, rows, halting_threshold=0.5), "halting_threshold=0.5: .*leave it"),
     "threshold of a language model": (lambda: language(rows, halting_threshold=0.5), "without halting"),
     "threshold of a classifier": (lambda: classes(rows, halting_threshold=0.5), "without halting"),
@@ -79,7 +79,10 @@ CALLS = {
         lambda: halting(rows, rows, halting_threshold=0.5, exit=ut.Exit("confidence", 0.9)),
         "halting_threshold=0.5: the exit confidence:0.9 replaces the halting unit",
     ),
-    "threshold above one": (lambda: halting(rows, rows, halting_threshold=1.5), "halting_threshold=1.5"),
+    "threshold above one": (
+        lambda: halting(rows, rows, halting_threshold=1.5),
+        "halting_threshold: expected .*found 1.5",
+    ),
     "depth of an LSTM": (lambda: lstm(rows, max_steps=2), "max_steps=2: .*no depth"),
     # generation
     "generate from a row": (lambda: pair.generate(row), r"source of shape \[3\]: .*unsqueeze"),

@@ -90,5 +90,5 @@ def test_depth_is_chosen_at_run_time():
     for depth in (1, 2, 9):
         steps = model(source, max_steps=depth).encoder.steps
         assert torch.equal(steps, torch.where(source == 0, 0.0, float(depth)).to(steps.dtype))
-    with pytest.raises(UserError, match="max_steps=0"):
+    with pytest.raises(UserError, match="max_steps: expected a whole number, at least 1"):
         model(source, max_steps=0)

@@ -86,7 +86,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
 def test_source_and_target_share_the_draw_unless_told_otherwise(offsets, independent):
     model = small(position_offsets=offsets, independent_offsets=independent)
     rows = torch.full((4, 5), 3), torch.full((4, 3), 3)
-    draws = [model.train().positions(*rows, (None, None)) for _ in range(20)]
+    draws = [model.train().positions({"source": rows[0], "target": rows[1]}, (None, None)) for _ in range(20)]
     for source, target in draws:
         assert source.shape == (4, 5)
         assert target.shape == (4, 3)

@@ -80,5 +80,5 @@ def test_token_by_token_is_all_at_once(kind, architecture):
 
 @pytest.mark.parametrize("architecture", TASKS)
 def test_an_exit_that_is_none_is_refused_with_an_example(architecture):
-    with pytest.raises(UserError, match=r"exit='confidence:0\.9': expected an Exit, such as"):
+    with pytest.raises(UserError, match=r"exit: expected Exit or None, found 'confidence:0\.9'"):
         TASKS[architecture](model_of(architecture), exit="confidence:0.9")

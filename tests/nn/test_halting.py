@@ -150,9 +150,9 @@ def test_ponder_cost_is_the_mean_of_steps_and_remainder_over_real_positions():
 @pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan")])
 def test_thresholds_that_are_none_are_refused(threshold):
     config = ModelConfig(halting=HaltingConfig(side="both"))
-    with pytest.raises(UserError, match="halting_threshold="):
-        DepthOptions(halting_threshold=threshold).check(config, name="EncoderDecoder")
-    DepthOptions(halting_threshold=1.0).check(config, name="EncoderDecoder")
+    with pytest.raises(UserError, match="halting_threshold: expected"):
+        DepthOptions(halting_threshold=threshold).check(config)
+    DepthOptions(halting_threshold=1.0).check(config)
 
 
 def unit(**choices):

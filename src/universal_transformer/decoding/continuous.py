@@ -29,7 +29,7 @@ from universal_transformer.execution.stream import RowStream
 from universal_transformer.files import show
 from universal_transformer.models.decoder import DecoderState
 from universal_transformer.models.generated import Generated
-from universal_transformer.models.model import Call, Model
+from universal_transformer.models.model import Model
 from universal_transformer.models.target import TargetSide
 
 
@@ -101,7 +101,7 @@ class ContinuousBatch:
     ) -> None:
         self.model, self.requests, self.slots, self.capacity, self.options = model, requests, slots, capacity, options
         self.model = model = prepared(model)
-        depth = model.target.depth(Call(options.depth))
+        depth = options.depth.of(model.target.recurrence, head=model.target.head)
         self.stream = RowStream(model.target.recurrence, rows=slots, capacity=capacity, depth=depth)
         self.choice: Any = {"sampling": options.sampling, "end_id": model.config.vocabulary.end_id}
         self.jobs: list[Job | None] = [None] * slots

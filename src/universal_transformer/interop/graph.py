@@ -100,15 +100,13 @@ class Exportable(nn.Module):
 
 def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
     """Return the logits and the steps of each side, as an exported model returns them."""
-    return (found.logits, *(trace.steps for trace in (found.encoder, found.decoder) if trace is not None))
+    return (found.logits, *(trace.steps for trace in found.traces))
 
 
 def _exported_config(model: Model) -> ModelConfig:
-    config = model.config
-    if not isinstance(config, ModelConfig):
-        raise UserError(f"model.kind={config.kind}: only Universal Transformers and Transformers can be exported")
+    config: ModelConfig = model.config
     if config.kind != ModelConfig.kind:
-        raise UserError(f"model.{config.kind}: a configuration with choices of its own, which are not exported")
+        raise UserError(f"model.kind={config.kind}: only Universal Transformers and Transformers can be exported")
     for path, wrong, reason in _refusals(config):
         if wrong:
             raise refusal(f"model.{path}", attrgetter(path)(config), f"not exported: {reason}")

@@ -10,12 +10,7 @@ from typing import Any, ClassVar
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.components import (
-    ENCODERS,
-    Architecture,
-    CoordinatesConfig,
-    OutputsConfig,
-)
+from universal_transformer.models.components import ENCODERS, Architecture, CoordinatesConfig, OutputsConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.rules.choices import Refusals
@@ -86,41 +81,26 @@ class OfficialConfig(ModelConfig):
 
     @property
     def unread_states(self) -> str:
-        if self.tensor2tensor.plain_layers_after:
-            return (
-                "plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states predict "
-                "nothing"
-            )
-        return super().unread_states
+        follow = "plain layers follow the recurrence (tensor2tensor.plain_layers_after): its states predict nothing"
+        return follow if self.tensor2tensor.plain_layers_after else super().unread_states
 
     def rules(self) -> Refusals:
         chosen, group = self.coordinates, self.tensor2tensor
         every_step, shifted = chosen.injection == "every_step", "tensor2tensor.shift_positions_by_step"
         if group.shift_positions_by_step:
-            yield (
-                shifted,
-                not every_step or chosen.position not in ("sinusoidal", "learned"),
-                "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
-                'coordinates.injection="every_step"',
-            )
+            signal = every_step and chosen.position in ("sinusoidal", "learned")
+            yield shifted, not signal, "shifts the signal that is added at every step: a sinusoidal or learned one"
             yield "coordinates.from_end", chosen.from_end, "positions that are shifted by step have no fixed end"
             yield shifted, self.depth.max_steps == "length", "needs a number of steps"
             picture = self.outputs.kind == "raster" or self.inputs.kind == "patches"
             yield shifted, picture, "rows and columns are not shifted"
-            yield (
-                shifted,
-                self.looks_ahead and not group.allow_look_ahead,
-                "lets a causal decoder depend on the length of later tokens: use it with a classifier, or set "
-                "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
-            )
+            ahead = "lets a causal decoder depend on the length of later tokens: needs a classifier or allow_look_ahead"
+            yield shifted, self.looks_ahead and not group.allow_look_ahead, ahead
         for path, wrong, remedy in super().rules():
             yield path, wrong and not (path == "halting.scope" and group.allow_look_ahead), remedy
-        yield (
-            "tensor2tensor.plain_layers_before",
-            group.plain_layers_before > 0 and every_step and chosen.position in ("learned", "grid"),
-            "layers before the recurrence do not get positions that are learned inside it: needs "
-            'coordinates.injection="input", or another coordinates.position',
-        )
+        learned = every_step and chosen.position in ("learned", "grid")
+        inside = "layers before the recurrence do not get positions that are learned inside it"
+        yield "tensor2tensor.plain_layers_before", group.plain_layers_before > 0 and learned, inside
         after = self.expects_loss and group.plain_layers_after > 0
         yield "tensor2tensor.plain_layers_after", after, "ponder needs the output after every step: leave it out"
         joined = self.step.residual == "state" and group.concatenate_coordinates

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.rules import Exit
+from universal_transformer.rules.choices import Refusals
+from universal_transformer.typed import Range, check
 
 if TYPE_CHECKING:
     from universal_transformer.models.config import BaseConfig
+    from universal_transformer.nn.context import Depth
+    from universal_transformer.nn.recurrence import Recurrence
+    from universal_transformer.rules.exits import Head
+
+Steps = Annotated[int, Range(1, MOST_STEPS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthOptions:
     """How deep a call goes: what is None is as trained. ``exit`` stops positions in place of the trained halting."""
 
-    max_steps: int | None = None
-    min_steps: int | None = None
-    halting_threshold: float | None = None
+    max_steps: Steps | None = None
+    min_steps: Steps | None = None
+    halting_threshold: Annotated[float, Range(0, 1, above=True)] | None = None
     exit: Exit | None = None
 
     @property
@@ -28,38 +34,44 @@ class DepthOptions:
         """What a caller has chosen, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
+    def of(self, recurrence: Recurrence, *, head: Head | None, scope: str = "position") -> Depth:
+        """The depth of a side whose states ``head`` reads, which positions of a ``scope`` stop at together.
+
+        An exit that reads the output does not concern states that no head reads.
+        """
+        rule = None
+        if self.exit is not None and (head is not None or not self.exit.rule.reads_output):
+            rule = self.exit.rule(self.exit.threshold, head, scope=scope)
+        return recurrence.depth(
+            max_steps=self.max_steps, min_steps=self.min_steps, threshold=self.halting_threshold, exit=rule
+        )
+
     def check(self, config: BaseConfig) -> None:
         """UserError for what would change nothing, or what a model of this configuration cannot do."""
-        if not config.max_steps:
-            for option, value in self.chosen.items():
-                raise UserError(f"{option}={value}: a model of kind {config.kind} has no depth to choose; leave it out")
-        if self.halting_threshold is not None:
-            if not isinstance(self.halting_threshold, int | float) or not 0.0 < self.halting_threshold <= 1.0:
-                shown = f"halting_threshold={self.halting_threshold!r}"
-                raise UserError(f"{shown}: a cumulative probability to stop at is a number in (0, 1], usually 0.99")
-            if not config.halts:
-                raise UserError(
-                    f"halting_threshold={self.halting_threshold}: this model was trained without halting and has no "
-                    "threshold; leave it out"
-                )
-        for option, steps in (("max_steps", self.max_steps), ("min_steps", self.min_steps)):
-            if steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
-                raise UserError(f"{option}={steps!r}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
-        own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
-        if self.max_steps is not None and not config.tied and self.max_steps > own:
-            raise UserError(f"max_steps={self.max_steps}: an untied model has one block a step, and this one has {own}")
+        if not self.chosen:
+            return
+        check(self)
+        for option, wrong, remedy in self._refusals(config):
+            if wrong:
+                raise UserError(f"{option}={getattr(self, option)}: {remedy}")
         if self.exit is not None:
-            if self.halting_threshold is not None:
-                raise UserError(
-                    f"halting_threshold={self.halting_threshold}: the exit {self.exit} replaces the halting unit; "
-                    "choose one"
-                )
             self._check_exit(self.exit, config)
+
+    def _refusals(self, config: BaseConfig) -> Refusals:
+        for option in self.chosen:
+            none = f"a model of kind {config.kind} has no depth to choose; leave it out"
+            yield option, not config.max_steps, none
+        if self.halting_threshold is not None:
+            never = "this model was trained without halting and has no threshold; leave it out"
+            yield "halting_threshold", not config.halts, never
+            replaced = f"the exit {self.exit} replaces the halting unit; choose one"
+            yield "halting_threshold", self.exit is not None, replaced
+        own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
+        more = not config.tied and self.max_steps is not None and self.max_steps > own
+        yield "max_steps", more, f"an untied model has one block a step, and this one has {own}"
 
     def _check_exit(self, exit: Exit, config: BaseConfig) -> None:
         """UserError for an exit that needs what the model has not, or decides on no side before the last step."""
-        if not isinstance(exit, Exit):
-            raise UserError(f'exit={show(exit)}: expected an Exit, such as Exit("confidence", 0.9)')
         rule = exit.rule
         if rule.reads_output and (reason := config.unread_states):
             raise UserError(f"exit {exit}: {reason}; use state_change")

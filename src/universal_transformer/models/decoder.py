@@ -98,16 +98,6 @@ class DecoderSide(OutputSide):
         """States to logits, for the exits that read what a model predicts."""
         return None
 
-    def depth(self, call: Call) -> Depth:
-        """The depth of a call; each position exits by itself."""
-        chosen = call.depth
-        return self.recurrence.depth(
-            max_steps=chosen.max_steps,
-            min_steps=chosen.min_steps,
-            threshold=chosen.halting_threshold,
-            exit=None if chosen.exit is None else chosen.exit.rule(chosen.exit.threshold, self.head),
-        )
-
     def project(self, encoded: EncodedSource | None) -> list[ProjectedSource] | None:
         """Keys and values of a source for each block."""
         if encoded is None:
@@ -126,7 +116,7 @@ class DecoderSide(OutputSide):
             positions = default_positions(length, padding=padding, device=device)
         mask, causal = decoder_mask(length, stored=None, padding=padding, stored_padding=None, device=device)
         return Context(
-            depth=self.depth(call),
+            depth=call.depth.of(self.recurrence, head=self.head),
             encoding=self.recurrence.coordinates.position(positions, padding=padding),
             padding=padding,
             mask=mask,
@@ -141,7 +131,7 @@ class DecoderSide(OutputSide):
         if self.config.looks_ahead:
             raise UserError("the decoder depends on later tokens: it can score given targets but not generate")
         like = next(self.embedding.parameters()).detach()
-        depth = self.depth(call)
+        depth = call.depth.of(self.recurrence, head=self.head)
         cache = KeyValueCache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,

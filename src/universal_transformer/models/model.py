@@ -15,7 +15,7 @@ Evaluation, decoding and training use models of every kind, baselines included, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -134,37 +134,35 @@ class Model(Pretrained):
 
         UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
-        source, target = self.check_inputs(*inputs)
+        given = self.check_inputs(*inputs)
         depth = DepthOptions(max_steps=max_steps, min_steps=min_steps, halting_threshold=halting_threshold, exit=exit)
         depth.check(self.config)
-        call = Call(depth, self.positions(source, target, positions), keep)
-        if self.source is None:
-            return self.target(target, None, call)
+        call = Call(depth, self.positions(given, positions), keep)
         if self.target is not None:
-            return self.target(target, self.source(source, call), call)
+            encoded = None if self.source is None else self.source(given["source"], call)
+            return self.target(given["target"], encoded, call)
+        source = given["source"]
         read, together = self.head.reader(source, padding=self.source.padding(source))
         encoded = self.source(source, replace(call, read=read, together=together))
         trace = encoded.trace
         every = None if trace is None or trace.states is None else torch.stack([read(each) for each in trace.states])
         return ModelOutput(read(encoded.states), trace, None, step_logits=every)
 
-    def check_inputs(self, *inputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Source and target of a call; UserError for those that do not fit."""
+    def check_inputs(self, *inputs: Tensor) -> dict[str, Tensor]:
+        """Source and target of a call, those that there are; UserError for those that do not fit."""
         names = [name for name in ("source", "target") if getattr(self, name) is not None]
         if len(inputs) != len(names):
             raise UserError(f"{len(inputs)} inputs: {type(self).__name__} takes {' and '.join(names)}")
         found = dict(zip(names, inputs, strict=True))
-        source, target = found.get("source"), found.get("target")
-        if source is not None:
-            self.source.check(source)
-        if target is not None:
-            self.target.check(target)
-        if source is not None and target is not None and source.shape[0] != target.shape[0]:
-            raise UserError(f"{source.shape[0]} sources, but {target.shape[0]} targets: row n of one belongs to row n")
-        return source, target
+        for name, ids in found.items():
+            getattr(self, name).check(ids)
+        first, last = inputs[0].shape[0], inputs[-1].shape[0]
+        if first != last:
+            raise UserError(f"{first} sources, but {last} targets: row n of one belongs to row n")
+        return found
 
     def positions(
-        self, source: Tensor | None, target: Tensor | None, given: tuple[Tensor | None, Tensor | None]
+        self, inputs: Mapping[str, Tensor], given: tuple[Tensor | None, Tensor | None]
     ) -> tuple[Tensor | None, Tensor | None]:
         """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
 
@@ -175,24 +173,19 @@ class Model(Pretrained):
             if given != (None, None):
                 raise UserError(f"positions: a model of kind {self.config.kind} encodes no positions; leave them out")
             return given
-        inputs = {"source": source, "target": target}
-        lengths = [None if ids is None else getattr(self, name).length(ids) for name, ids in inputs.items()]
-        some = source if source is not None else target
-        assert some is not None
-        rows, device, config = some.shape[0], some.device, self.config.coordinates
-        for name, length, positions in zip(inputs, lengths, given, strict=True):
-            if length is not None and positions is not None:
+        config, found = self.config.coordinates, dict(zip(("source", "target"), given, strict=True))
+        lengths = {name: getattr(self, name).length(ids) for name, ids in inputs.items()}
+        rows, device = next((ids.shape[0], ids.device) for ids in inputs.values())
+        for name, length in lengths.items():
+            if (positions := found[name]) is not None:
                 check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
-        missing = any(n is not None and positions is None for n, positions in zip(lengths, given, strict=True))
-        if not self.training or config.offsets == "none" or not missing:
-            return given
-        if config.independent_offsets:
-            drawn = [None if n is None else draw_positions(config, rows, n, device=device) for n in lengths]
-        else:
-            both = draw_positions(config, rows, max(n for n in lengths if n is not None), device=device)
-            drawn = [None if n is None else both[:, :n] for n in lengths]
-        first, second = (new if old is None else old for new, old in zip(drawn, given, strict=True))
-        return first, second
+        if self.training and config.offsets != "none" and any(found[name] is None for name in lengths):
+            longest = max(lengths.values())
+            both = None if config.independent_offsets else draw_positions(config, rows, longest, device=device)
+            for name, length in lengths.items():
+                drawn = draw_positions(config, rows, length, device=device) if both is None else both
+                found[name] = drawn[:, :length] if found[name] is None else found[name]
+        return found["source"], found["target"]
 
     def generate(
         self,

@@ -20,20 +20,21 @@ class _OverDepth:
         raise NotImplementedError
 
     @property
+    def traces(self) -> list[Trace]:
+        """Those of the sides that have a depth."""
+        return [trace for trace in (self.encoder, self.decoder) if trace is not None]
+
+    @property
     def ponder_cost(self) -> Scalar:
         """Mean over real positions of ``N + R``, encoder term plus decoder term; 0 without halting."""
-        terms = [trace.ponder_cost() for trace in (self.encoder, self.decoder) if trace is not None]
+        terms = [trace.ponder_cost() for trace in self.traces]
         return sum(terms[1:], terms[0]) if terms else self.answers.new_zeros(())
 
     @property
     def mean_steps(self) -> Scalar:
         """Mean steps over the real positions of both sides; 0 where there is no depth."""
-        traces = [trace for trace in (self.encoder, self.decoder) if trace is not None]
-        if not traces:
-            return self.answers.new_zeros(())
-        made = sum(trace.steps.sum() for trace in traces)
-        real = sum(trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces)
-        return (self.answers.new_zeros(()) + made) / real
+        made = sum((trace.steps.sum() for trace in self.traces), self.answers.new_zeros(()))
+        return made / sum((trace.num_positions() for trace in self.traces), 0) if self.traces else made
 
 
 @dataclass(frozen=True)

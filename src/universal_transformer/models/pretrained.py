@@ -112,17 +112,14 @@ class Pretrained(nn.Module):
         where, path = show_path(folder / CONFIG), folder / WEIGHTS
         config = config_from_dict(read_config(folder), where=where)
         cls.check_config(config, where=f"{where}: ")
-        found = read_shapes(path)
+        with _readable(path) as file:  # only its header is read
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no dict
         check_shapes(found, _shapes(cls, config, most_blocks=len(found), where=where), name=show_path(path))
         model = cls(config)
-        model.load_tensors(path)
-        return model.eval()
-
-    def load_tensors(self, path: Path) -> None:
-        """Copy every tensor of a safetensors file of the right names and shapes into this model."""
         with _readable(path) as file:
-            for name, tensor in self.tensors().items():
+            for name, tensor in model.tensors().items():
                 fill(tensor, file.get_tensor(name), name=f"{path}: tensor {name}")
+        return model.eval()
 
 
 @torch.no_grad()
@@ -162,12 +159,6 @@ def check_files(folder: Path) -> None:
         check_content(folder)
     except UserError as error:
         raise UserError(f"{error}: damaged, or changed by hand (then delete {MANIFEST})") from error
-
-
-def read_shapes(path: Path) -> dict[str, Shape]:
-    """Return the shape of each tensor of a safetensors file; only its header is read."""
-    with _readable(path) as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - not a dict
 
 
 def check_shapes(found: Mapping[str, Shape], wanted: Mapping[str, Shape], *, name: str) -> None:

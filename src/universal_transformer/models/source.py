@@ -16,7 +16,7 @@ from universal_transformer.models.positions.numbering import (
     restart_positions,
     without_padding,
 )
-from universal_transformer.nn.context import AttentionRecord, Context, Depth, key_mask
+from universal_transformer.nn.context import AttentionRecord, Context, key_mask
 
 Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
 """Token ids, ids of the words of facts, or frames."""
@@ -56,15 +56,6 @@ class SourceSide(InputSide):
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
-    def depth(self, call: Call) -> Depth:
-        """The depth of a call. An exit that reads the output does not concern states that no head reads."""
-        chosen, rule = call.depth, None
-        if chosen.exit is not None and (call.read is not None or not chosen.exit.rule.reads_output):
-            rule = chosen.exit.rule(chosen.exit.threshold, call.read, scope="sequence" if call.together else "position")
-        return self.recurrence.depth(
-            max_steps=chosen.max_steps, min_steps=chosen.min_steps, threshold=chosen.halting_threshold, exit=rule
-        )
-
     def positions(self, source: Source, *, drawn: Positions | None = None) -> Positions:
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
@@ -93,7 +84,7 @@ class SourceSide(InputSide):
         states = self.embed(source)
         reads_all = call.read is not None
         context = Context(
-            depth=self.depth(call),
+            depth=call.depth.of(self.recurrence, head=call.read, scope="sequence" if call.together else "position"),
             encoding=self.recurrence.coordinates.position(positions, padding=padding),
             padding=padding,
             mask=None if padding is None else key_mask(padding),
