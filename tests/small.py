@@ -7,9 +7,9 @@ from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.execution.compaction import install
 from universal_transformer.models.components import NORMS, TRANSITIONS, CoordinatesConfig, DepthConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.decoder import decoder_mask
 from universal_transformer.models.depth import RecurrenceBuilder
 from universal_transformer.models.positions.rotary import RotaryCrossAttention, RotarySelfAttention
+from universal_transformer.models.target import decoder_mask
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import (

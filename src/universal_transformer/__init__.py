@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from universal_transformer.decoding.options import Beams, DecodingOptions
     from universal_transformer.errors import UserError
     from universal_transformer.evaluation.pipeline import Pipeline, load
-    from universal_transformer.models.call import DepthOptions
+    from universal_transformer.models.call import DepthOptions, Generated, Sampling
     from universal_transformer.models.components import (
         CoordinatesConfig,
         DepthConfig,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         VocabularyConfig,
     )
     from universal_transformer.models.config import ModelConfig
-    from universal_transformer.models.generated import Generated, Sampling
     from universal_transformer.models.outputs import FrameOutput, ModelOutput
     from universal_transformer.models.universal import (
         Classifier,
@@ -81,8 +80,8 @@ _HOME = {
     "Tagger": "models.universal",
     "FrameOutput": "models.outputs",
     "ModelOutput": "models.outputs",
-    "Generated": "models.generated",
-    "Sampling": "models.generated",
+    "Generated": "models.call",
+    "Sampling": "models.call",
     "Kept": "nn.context",
     "Trace": "nn.trace",
 }

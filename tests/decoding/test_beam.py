@@ -11,7 +11,7 @@ from universal_transformer.decoding.beam import beam_search, score_divisor
 from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Sampling
+from universal_transformer.models.call import Sampling
 
 MODELS = {
     "fixed": {},

@@ -16,7 +16,7 @@ from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
-from universal_transformer.models.generated import GREEDY, Sampling
+from universal_transformer.models.call import GREEDY, Sampling
 from universal_transformer.registry import build
 from universal_transformer.rules import Exit
 from universal_transformer.typed import replaced

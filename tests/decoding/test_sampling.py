@@ -11,7 +11,7 @@ from small_models import HALTING, small
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.decoding.sampling import filtered_distribution, generate, pick
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Sampling
+from universal_transformer.models.call import Sampling
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [8, 8, 2, 0, 0], [5, 6, 7, 2, 0]])
 PROMPTS = [[1, 3, 4], [1], [1, 8, 8, 8, 5], [1, 5]]

@@ -23,14 +23,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.models.decoder import OutputSide
 from universal_transformer.models.heads import head_of
 from universal_transformer.models.inputs import TokenInput, check_ids
 from universal_transformer.models.model import Call, Parts
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions.numbering import without_padding
 from universal_transformer.models.source import InputSide
-from universal_transformer.models.target import shifted_right
+from universal_transformer.models.target import OutputSide, shifted_right
 from universal_transformer.nn.trace import Trace
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]

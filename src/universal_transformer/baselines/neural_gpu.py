@@ -29,10 +29,10 @@ from torch.nn import functional, init
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
-from universal_transformer.models.decoder import OutputSide
 from universal_transformer.models.model import Call, Parts
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.source import InputSide
+from universal_transformer.models.target import OutputSide
 from universal_transformer.nn.trace import Trace
 
 Image = Float[Tensor, "batch width column place"]

@@ -27,7 +27,7 @@ from universal_transformer.cli.parser import Written
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
-from universal_transformer.models.generated import LENGTH_PENALTY
+from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, METRICS
 from universal_transformer.typed import AtLeastOne, listed

@@ -5,7 +5,7 @@ from universal_transformer.decoding.continuous import Request, generate_stream
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
-from universal_transformer.models.generated import GREEDY, Generated, Sampling
+from universal_transformer.models.call import GREEDY, Generated, Sampling
 
 __all__ = [
     "GREEDY",

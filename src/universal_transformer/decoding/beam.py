@@ -13,7 +13,7 @@ from universal_transformer.decoding.generation import GenerationBatch, evaluatin
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Generated, score_divisor
+from universal_transformer.models.call import Generated, score_divisor
 from universal_transformer.models.model import Model
 
 

@@ -27,10 +27,9 @@ from universal_transformer.decoding.sampling import Continuation, continuations,
 from universal_transformer.errors import UserError
 from universal_transformer.execution.stream import RowStream
 from universal_transformer.files import show
-from universal_transformer.models.decoder import DecoderState
-from universal_transformer.models.generated import Generated
+from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model
-from universal_transformer.models.target import TargetSide
+from universal_transformer.models.target import DecoderState, TargetSide
 
 
 @dataclass(frozen=True)

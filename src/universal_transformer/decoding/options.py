@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, DepthOptions, Sampling
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.generated import GREEDY, LENGTH_PENALTY, Sampling
 from universal_transformer.models.model import Model
 from universal_transformer.rules import Exit
 from universal_transformer.rules.choices import stops_at

@@ -18,7 +18,7 @@ from universal_transformer.decoding.generation import evaluating, start_generati
 from universal_transformer.decoding.ids import Source, are_texts, encoded
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import LENGTH_PENALTY, Generated, Sampling
+from universal_transformer.models.call import LENGTH_PENALTY, Generated, Sampling
 from universal_transformer.models.model import Model
 
 

@@ -16,7 +16,7 @@ from universal_transformer.evaluation.calibration import calibrated, written_fre
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import with_words
 from universal_transformer.files import show
-from universal_transformer.models.generated import Generated
+from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import find_model
 from universal_transformer.pretrained_models import find

@@ -56,24 +56,23 @@ def features_of(config: BaseConfig) -> int:
 class _NumberInput(nn.Module):
     """A linear map to states, after convolutions with stride 2 if there are any."""
 
+    convolution: ClassVar[type[nn.Conv1d | nn.Conv2d]]
     lines: ClassVar[bool] = False
     """Whether a frame has several positions."""
 
-    def __init__(
-        self, config: BaseConfig, width: int, *, channels: int, joined: int, convolution: type[nn.Conv1d | nn.Conv2d]
-    ) -> None:
+    def __init__(self, config: BaseConfig, width: int) -> None:
         super().__init__()
-        self.config, chosen = config, config.inputs
-        self.stride = chosen.stride
-        halvings = chosen.stride.bit_length() - 1 if chosen.stem == "convolution" else 0
+        self.features, self.stride = features_of(config), config.inputs.stride
+        channels, joined = (1, self.stride**2) if self.lines else (self.features, self.stride * self.features)
+        halvings = self.stride.bit_length() - 1 if config.inputs.stem == "convolution" else 0
         self.stem = nn.ModuleList(
-            [convolution(width if layer else channels, width, 3, stride=2, padding=1) for layer in range(halvings)]
+            [self.convolution(width if layer else channels, width, 3, stride=2, padding=1) for layer in range(halvings)]
         )
         self.project = nn.Linear(width if halvings else joined, width)
 
     def check(self, source: Tensor) -> None:
         """UserError unless these are frames of as many features as are read."""
-        check_frames(source, features=features_of(self.config))
+        check_frames(source, features=self.features)
 
     def padding(self, source: Frames) -> Padding:
         """Return which positions are padding."""
@@ -102,10 +101,7 @@ class FrameInput(_NumberInput):
     then ``W h + b``. Numbers of padding are 0 in every layer, so that padding changes no position.
     """
 
-    def __init__(self, config: BaseConfig, width: int) -> None:
-        features = features_of(config)
-        joined = config.inputs.stride * features
-        super().__init__(config, width, channels=features, joined=joined, convolution=nn.Conv1d)
+    convolution = nn.Conv1d
 
     def forward(self, source: Frames) -> States:
         blank, frames = blank_frames(source), self.numbers(source)
@@ -129,11 +125,7 @@ class PatchInput(_NumberInput):
     then ``W h + b``.
     """
 
-    lines = True
-
-    def __init__(self, config: BaseConfig, width: int) -> None:
-        features_of(config)
-        super().__init__(config, width, channels=1, joined=config.inputs.stride**2, convolution=nn.Conv2d)
+    convolution, lines = nn.Conv2d, True
 
     def forward(self, source: Frames) -> States:
         blank, pixels, stride = blank_frames(source), self.numbers(source), self.stride
