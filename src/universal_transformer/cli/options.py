@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.parser import Place, Written
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import GREEDY, LENGTH_PENALTY, Sampling
+from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, Sampling
 from universal_transformer.typed import AtLeastOne, Range
 
 if TYPE_CHECKING:

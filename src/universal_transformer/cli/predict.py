@@ -16,7 +16,7 @@ from universal_transformer.cli.parser import Place, Written
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
-from universal_transformer.models.generated import Sampling
+from universal_transformer.models.call import Sampling
 from universal_transformer.typed import AtLeastOne, NonNegative, Range
 
 if TYPE_CHECKING:
