@@ -14,7 +14,6 @@ The bound is the number of position-steps of lock-step over the number of those 
 """
 
 from collections.abc import Sequence
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -23,7 +22,7 @@ from benchmarks.random_models import QUICK, SPREAD, BenchmarkSizes, bisect, with
 from benchmarks.result import Measurement, Settings
 from benchmarks.timing import Side, alternate, comparison
 from universal_transformer.axes import Int, Tensor
-from universal_transformer.decoding import DecodingOptions, Request, Sampling, generate, generate_stream
+from universal_transformer.decoding import DecodingOptions, Generated, Request, Sampling, generate, generate_stream
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
 from universal_transformer.models.components import DepthConfig, OutputsConfig, VocabularyConfig
@@ -107,9 +106,9 @@ def steps_taken(
     found: dict[int, list[float]] = {}
     result = Continuation.result
 
-    def watched(row: Continuation, source_steps: list[float]) -> Any:
+    def watched(row: Continuation) -> Generated:
         found[len(found)] = list(row.steps)
-        return result(row, source_steps)
+        return result(row)
 
     with patch.object(Continuation, "result", watched):
         in_batches(model, prompts, workload)

@@ -74,7 +74,7 @@ def train(module: Recurrence, states: States, direction: States, *, form: Haltin
         if parameter.grad is not None:
             parameter.grad.zero_()
     output, trace = apply(module, leaf)
-    torch.autograd.backward((output * direction).sum() + 0.01 * trace.ponder_cost())
+    torch.autograd.backward((output * direction).sum() + 0.01 * trace.ponder_cost)
 
 
 def inference(

@@ -1,5 +1,7 @@
 """Small modules with lively weights, and the padding they are tried with."""
 
+from pkgutil import resolve_name
+
 import torch
 from torch import nn
 
@@ -8,6 +10,7 @@ from universal_transformer.execution.compaction import install
 from universal_transformer.models.components import NORMS, TRANSITIONS, CoordinatesConfig, DepthConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import RecurrenceBuilder
+from universal_transformer.models.positions.numbering import count_positions
 from universal_transformer.models.positions.rotary import RotaryCrossAttention, RotarySelfAttention
 from universal_transformer.models.target import decoder_mask
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
@@ -18,7 +21,6 @@ from universal_transformer.nn.config import (
     Sizes,
     StepConfig,
     TransitionConfig,
-    load_object,
 )
 from universal_transformer.nn.context import (
     NOTHING,
@@ -28,11 +30,10 @@ from universal_transformer.nn.context import (
     PositionEncoding,
     key_mask,
 )
-from universal_transformer.nn.coordinates import count_positions
 from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.rules import HALTING_RULES
-from universal_transformer.rules.length import AsManyStepsAsPositions
+from universal_transformer.rules.length import AsManyStepsAsPositions, of_lengths
 
 WIDTH, HEADS, FILTER = 8, 2, 12
 SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
@@ -108,14 +109,14 @@ def block(
     chosen = TransitionConfig(kind=transition, dropout=transition_dropout)
     return Block(
         (RotarySelfAttention if rotary else SelfAttention)(SIZES, config),
-        load_object(TRANSITIONS[transition])(SIZES, chosen, causal=decoder),
-        norm=lambda: load_object(NORMS[norm])(WIDTH, StepConfig(norm=norm, dropout=dropout), sublayers=sublayers),
+        resolve_name(TRANSITIONS[transition])(SIZES, chosen, causal=decoder),
+        norm=lambda: resolve_name(NORMS[norm])(WIDTH, StepConfig(norm=norm, dropout=dropout), sublayers=sublayers),
         cross_attention=cross,
     )
 
 
 def rule_of(config, *, max_steps):
-    return load_object(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
+    return resolve_name(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
 
 
 def small_recurrence(
@@ -160,12 +161,12 @@ def small_recurrence(
             )
             for _ in range(count)
         ],
-        depth=Depth(rule, max_steps, min_steps, threshold, by_length=by_length),
+        depth=Depth(rule, max_steps, min_steps, threshold),
         blocks_per_step=layers_per_step,
         residual=residual,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
     )
-    module.checkpointed, module.decoder = checkpointed, decoder
+    module.checkpointed, module.decoder, module.by_length = checkpointed, decoder, by_length
     install(module, execution)
     module = module.double().eval()
     if halting:
@@ -242,7 +243,7 @@ def context_of(
         mask, causal = decoder_mask(
             length, stored=stored, padding=padding, stored_padding=stored_padding, device=device
         )
-    return Context(
+    made = Context(
         depth=depth or recurrence.depth(max_steps=max_steps, threshold=threshold, exit=exit),
         encoding=encoding,
         padding=padding,
@@ -254,6 +255,7 @@ def context_of(
         record=AttentionRecord() if keep.attention else None,
         keep_states=keep.states,
     )
+    return of_lengths(made, positions=length) if getattr(recurrence, "by_length", False) and max_steps is None else made
 
 
 def go(recurrence, states, *, source=None, source_padding=None, **call):

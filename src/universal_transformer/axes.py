@@ -35,6 +35,8 @@ Heads = Float[Tensor, "batch heads position head"]
 Weights = Float[Tensor, "batch heads query key"]
 Rows = Float[Tensor, "row width"]
 PerRow = Float[Tensor, "row"]
+Values = Float[Tensor, "*rows"]  # of all positions of a batch, or of rows
+Vectors = Float[Tensor, "*rows width"]
 Index = Int[Tensor, "row"]  # where rows come from or go to
 KeysAndValues = Float[Tensor, "row channel"]
 Scalar = Float[Tensor, ""]
@@ -55,5 +57,7 @@ __all__ = [
     "Scalar",
     "States",
     "Tensor",
+    "Values",
+    "Vectors",
     "Weights",
 ]

@@ -57,7 +57,7 @@ def both(module, states, source, *, padding, hidden, learn):
         parts = [output.detach(), trace.steps, trace.remainder.detach()]
         parts += [trace.probability.detach(), trace.weight.detach()]
         if learn:
-            (output.sin().sum() + trace.ponder_cost()).backward()
+            (output.sin().sum() + trace.ponder_cost).backward()
             named = [*one.named_parameters(), *((str(at), x) for at, x in enumerate(inputs) if x is not None)]
             parts += [x.grad for _, x in named if x.grad is not None]
         found.append(parts)

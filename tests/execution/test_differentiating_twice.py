@@ -28,7 +28,7 @@ def losses(rows, *, dropout=0.0, **choices):
     states = torch.randn(rows, 6, WIDTH, dtype=torch.float64, requires_grad=True)
     padding = right_padding([6 - row % 3 for row in range(rows)], 6)
     output, trace = go(module, states, padding=padding)
-    return output[~padding].sin().sum(), trace.ponder_cost(), [states, *module.parameters()]
+    return output[~padding].sin().sum(), trace.ponder_cost, [states, *module.parameters()]
 
 
 def gradients(loss, inputs, **options):

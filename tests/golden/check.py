@@ -266,7 +266,7 @@ RUNNERS = {
 
 def pondered(ran: Ran) -> torch.Tensor:
     """Mean N + R of each side, summed; 0 at a fixed depth."""
-    return sum((trace.ponder_cost() for trace in ran.traces.values()), torch.zeros(()))
+    return sum((trace.ponder_cost for trace in ran.traces.values()), torch.zeros(()))
 
 
 def add_halting(case: Case, ran: Ran) -> None:

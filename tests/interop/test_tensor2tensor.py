@@ -102,7 +102,7 @@ def assert_same(kind, hp, *, seed):
         final, traces = run_ours(kind, load(kind, store.values, hp), data)
     np.testing.assert_allclose(final.numpy(), wanted, rtol=0, atol=TOLERANCE)
     if hp["recurrence_type"] != "act":
-        assert all(trace.ponder_cost() == 0 for trace in traces)
+        assert all(trace.ponder_cost == 0 for trace in traces)
         return None
     for trace, side in zip(traces, sides, strict=True):
         for ours, theirs in ((trace.steps, "steps"), (trace.remainder, "remainders")):
@@ -110,7 +110,7 @@ def assert_same(kind, hp, *, seed):
             shown = np.broadcast_to(official_rows, ours.shape)  # global: one number a sequence
             np.testing.assert_allclose(ours.numpy(), shown, rtol=0, atol=TOLERANCE)
         cost = np.mean([np.mean(np.add(ran.steps, ran.remainders)) for ran in side])
-        assert abs(float(trace.ponder_cost()) - cost) < TOLERANCE
+        assert abs(float(trace.ponder_cost) - cost) < TOLERANCE
     return None
 
 
@@ -182,7 +182,7 @@ def test_gradients_are_the_slopes_of_the_official_loss(kind, changes):
     slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
     model = load(kind, store.values, hp)
     final, traces = run_ours(kind, model, data)
-    ((final * torch.from_numpy(projection)).sum() + sum(trace.ponder_cost() for trace in traces)).backward()
+    ((final * torch.from_numpy(projection)).sum() + sum(trace.ponder_cost for trace in traces)).backward()
     ours = sum(
         float((variable.official(variable.parameter.grad) * torch.from_numpy(direction[variable.name])).sum())
         for variable in t2t.official_variables(model)

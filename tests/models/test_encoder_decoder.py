@@ -169,8 +169,8 @@ def test_encoder_and_decoder_can_differ_in_steps_and_halting():
     output = model(source, torch.randint(2, 9, (len(source), 4)))
     assert (output.decoder.steps == 5).all()
     assert int(output.encoder.steps.max()) <= 3
-    assert output.ponder_cost == output.encoder.ponder_cost() > 0
-    assert output.decoder.ponder_cost() == 0
+    assert output.ponder_cost == output.encoder.ponder_cost > 0
+    assert output.decoder.ponder_cost == 0
     other = build(replaced(config, {"halting.side": "decoder", "step.tied": False}))
     assert [len(side.recurrence.blocks) for side in (other.source, other.target)] == [3, 5]
     assert not other.source.recurrence.halting.stops

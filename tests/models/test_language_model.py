@@ -47,5 +47,5 @@ def test_there_is_no_source_and_so_no_trace_of_one():
     output = small(architecture="language_model", halting=True)(labels(), keep=Kept(attention=True))
     assert output.encoder is None
     assert output.decoder.cross_attention is None
-    torch.testing.assert_close(output.ponder_cost, output.decoder.ponder_cost())
+    torch.testing.assert_close(output.ponder_cost, output.decoder.ponder_cost)
     torch.testing.assert_close(output.mean_steps, output.decoder.mean_steps())

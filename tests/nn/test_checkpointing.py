@@ -48,7 +48,7 @@ def test_gradients_are_bit_for_bit_the_same_with_dropout(name, decoder):
         inputs = [None if x is None else x.clone().requires_grad_() for x in (states, source)]
         torch.manual_seed(5)
         output, trace = go(one, inputs[0], padding=padding, source=inputs[1])
-        (output[~padding].sin().sum() + trace.ponder_cost()).backward()
+        (output[~padding].sin().sum() + trace.ponder_cost).backward()
         after = torch.rand(())
         grads = [x.grad for x in (*one.parameters(), *inputs) if x is not None and x.grad is not None]
         found.append([output.detach(), trace.steps, after, *grads])
@@ -72,7 +72,7 @@ def states_a_step(*, checkpointed, **choices):
 
         def work(module=module, states=states):
             output, trace = go(module, states)
-            (output.square().sum() + trace.ponder_cost()).backward()
+            (output.square().sum() + trace.ponder_cost).backward()
 
         work()  # gradients of parameters are there before
         peaks.append(peak_bytes(work, device=states.device))

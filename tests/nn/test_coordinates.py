@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from oracles import coordinate
 from small import coordinates
 from universal_transformer.errors import UserError
-from universal_transformer.models.positions.numbering import reverse_positions
+from universal_transformer.models.positions.numbering import count_positions, reverse_positions
 from universal_transformer.models.positions.rotary import rotate
 from universal_transformer.models.positions.sinusoids import fixed_rotation
-from universal_transformer.nn.coordinates import count_positions, sinusoid
+from universal_transformer.nn.coordinates import sinusoid
 
 LAYOUTS = ("interleaved", "split")
 

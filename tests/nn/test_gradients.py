@@ -50,7 +50,7 @@ def check(module, *, decoder):
         if trace.probability is None:
             return output[~padding]
         assert margin(trace) > 1e-4
-        return output[~padding], trace.ponder_cost()
+        return output[~padding], trace.ponder_cost
 
     assert torch.autograd.gradcheck(run, (states, source, *parameters), fast_mode=True, atol=1e-5)
 
@@ -90,7 +90,7 @@ def test_ponder_cost_teaches_to_halt_sooner():
     optimizer = torch.optim.SGD(module.halting.parameters(), lr=0.5)
     for _ in range(20):
         optimizer.zero_grad()
-        cost = go(module, states)[1].ponder_cost()
+        cost = go(module, states)[1].ponder_cost
         cost.backward()
         optimizer.step()
         costs.append(cost.item())

@@ -42,7 +42,7 @@ def given_steps(p, *, threshold, remainder_at_cap=True, padding=None, output="me
     for step in range(len(p)):
         timed = p[step].unsqueeze(-1).expand_as(states[step])
         made = rule.update(now, Step(timed, states[step], step, call, lambda x: x))
-        now = rule.combine(now.output, made)
+        now = rule.combine(now, made)
         weights.append(now.weight)
     return now, torch.stack(weights)
 

@@ -33,7 +33,7 @@ def twins(name, execution="auto"):
     torch.manual_seed(1)
     numbered = small_recurrence(execution=execution, **MODELS[name])
     ours = copy.deepcopy(numbered)
-    ours.trained_depth = ours.trained_depth._replace(max_steps=MOST_STEPS, by_length=True)
+    ours.by_length, ours.trained_depth = True, ours.trained_depth._replace(max_steps=MOST_STEPS)
     if "halting" not in name:
         ours.halting = AsManyStepsAsPositions()
     install(ours, execution)
@@ -56,7 +56,7 @@ def test_a_sequence_is_as_alone_at_its_length(name, execution, padded):
         torch.testing.assert_close(trace.remainder[row, real], expected.remainder[0], check_dtype=False)
     if "halting" not in name:
         assert trace.steps.amax(dim=1).tolist() == list(LENGTHS)
-        assert trace.ponder_cost() == 0
+        assert trace.ponder_cost == 0
     unpadded, _ = go(ours, states)
     torch.testing.assert_close(unpadded, go(numbered, states, max_steps=6)[0], rtol=1e-10, atol=1e-10)
 

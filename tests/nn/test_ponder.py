@@ -58,7 +58,7 @@ def test_it_starts_at_the_prior_with_no_divergence(steps):
     unit.initialise()
     module.halting = unit.train()
     _, trace = go(module, batch(), max_steps=steps)
-    assert trace.ponder_cost().item() == pytest.approx(0, abs=1e-12)
+    assert trace.ponder_cost.item() == pytest.approx(0, abs=1e-12)
     assert unit.bias.item() == pytest.approx(math.log(0.25 / 0.75))
 
 
@@ -83,7 +83,7 @@ def test_in_training_all_steps_are_made_and_the_cost_is_the_divergence(scope, mi
             goal = [rate * (1 - rate) ** t for t in range(len(made) - 1)]
             goal = [1 / len(made)] * len(made) if "prior" in prior else [*goal, 1 - sum(goal)]
             costs.append(sum(p * math.log(p / g) for p, g in zip(made, goal, strict=True)))
-    assert trace.ponder_cost().item() == pytest.approx(sum(costs) / len(costs))
+    assert trace.ponder_cost.item() == pytest.approx(sum(costs) / len(costs))
 
 
 @pytest.mark.parametrize("scope", ["position", "sequence"])
@@ -95,7 +95,7 @@ def test_gradients_are_those_of_finite_differences(scope):
         given = {"halting.weight": weight, "halting.bias": bias}
         call = context_of(module, 5, padding=padding)
         _, trace = torch.func.functional_call(module, given, (states, call))
-        return (trace.weight * torch.arange(4.0).view(-1, 1, 1).sin()).sum() + trace.ponder_cost()
+        return (trace.weight * torch.arange(4.0).view(-1, 1, 1).sin()).sum() + trace.ponder_cost
 
     parameters = [part.detach().clone().requires_grad_() for part in (module.halting.weight, module.halting.bias)]
     assert torch.autograd.gradcheck(loss, parameters)

@@ -51,7 +51,7 @@ def test_fixed_depth_is_the_naive_loop(norm, padded, decoder):
         padded=padded,
         source=source,
     )
-    assert trace.ponder_cost() == 0
+    assert trace.ponder_cost == 0
     assert trace.mean_steps() == 3
 
 
@@ -208,7 +208,7 @@ def test_padding_keeps_no_loop_alive_and_stays_blank():
     nothing = torch.ones(3, 5, dtype=torch.bool)
     states, trace = go(module, batch(), padding=nothing)
     assert len(calls) == 1
-    assert trace.steps.sum() == trace.ponder_cost() == trace.mean_steps() == 0
+    assert trace.steps.sum() == trace.ponder_cost == trace.mean_steps() == 0
     assert (states == 0).all()
 
 
@@ -233,7 +233,7 @@ def test_who_never_halts_before_the_cap_gets_the_state_of_a_fixed_depth():
     torch.testing.assert_close(ours[~padding], wanted[~padding])
     assert (trace.steps[~padding] == 4).all()
     assert (trace.remainder[~padding] == 1).all()
-    assert trace.ponder_cost() == 5
+    assert trace.ponder_cost == 5
 
 
 def test_who_halts_at_once_gets_the_state_of_one_step():
@@ -243,7 +243,7 @@ def test_who_halts_at_once_gets_the_state_of_one_step():
     states = batch()
     ours, trace = go(halting, states)
     torch.testing.assert_close(ours, go(fixed, states, max_steps=1)[0])
-    assert trace.ponder_cost() == 2  # N = 1, R = 1
+    assert trace.ponder_cost == 2  # N = 1, R = 1
 
 
 @pytest.mark.claim("US 1", "US 14", "section 4")
@@ -261,7 +261,7 @@ def test_tied_is_untied_with_equal_copies(halting):
     outputs = []
     for module in (tied, untied):
         output, trace = go(module, states, padding=padding)
-        (output[~padding].sin().sum() + trace.ponder_cost()).backward()
+        (output[~padding].sin().sum() + trace.ponder_cost).backward()
         outputs.append(output)
     assert torch.equal(*outputs)
     for layer in range(2):

@@ -59,7 +59,7 @@ def test_it_is_the_naive_loop(form, decoder, min_steps, norm, compact):
         torch.testing.assert_close(trace.remainder[row, real].tolist(), naive.remainder, atol=1e-5, rtol=0)
     torch.testing.assert_close(trace.weight.sum(0), (~padding).double())
     number = torch.arange(1.0, len(trace.weight) + 1).view(-1, 1, 1)
-    torch.testing.assert_close(trace.ponder_cost(), (trace.weight * number).sum() / (~padding).sum())
+    torch.testing.assert_close(trace.ponder_cost, (trace.weight * number).sum() / (~padding).sum())
     assert len(trace.steps[~padding].unique()) > 1
 
 
@@ -74,7 +74,7 @@ def test_compact_training_is_masked_training(decoder, norm, compact):
         install(one, form)
         output, trace = go(one, given, padding=padding, source=source if decoder else None)
         output = output.masked_fill(padding.unsqueeze(-1), 0.0)
-        (output.sin().sum() + trace.ponder_cost()).backward()
+        (output.sin().sum() + trace.ponder_cost).backward()
         gradients = [part.grad for part in one.parameters() if part.grad is not None]
         found.append([output.detach(), trace.steps, trace.weight.detach(), given.grad, *gradients])
     assert len(compact) == 1
@@ -89,7 +89,7 @@ def test_gradients_are_those_of_finite_differences():
         given = {f"halting.{name}": part for name, part in zip(names, parts, strict=True)}
         call = context_of(module, 6, padding=padding)
         output, trace = torch.func.functional_call(module, given, (states, call))
-        return output.masked_fill(padding.unsqueeze(-1), 0.0).sin().sum() + trace.ponder_cost()
+        return output.masked_fill(padding.unsqueeze(-1), 0.0).sin().sum() + trace.ponder_cost
 
     module.loop = depth_loop
     parameters = [part.detach().clone().requires_grad_() for part in module.halting.parameters()]

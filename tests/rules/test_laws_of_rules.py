@@ -8,7 +8,8 @@ from torch import nn
 
 from small import WIDTH, cache_for, go, left_padding, piecewise, right_padding, small_recurrence
 from universal_transformer.execution.compaction import CompactLoop, install
-from universal_transformer.rules import EXITS, HALTING_RULES, Exit
+from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.rules import EXITS, HALTING_RULES, Exit, stops_at
 
 MEMBERS = [*HALTING_RULES, *EXITS]
 LENGTHS = (6, 3, 5, 1)
@@ -50,7 +51,7 @@ def make(request):
                     return module, exit
         else:
             module = small_recurrence(halting=True, rule=request.param, bias=-1.0, max_steps=STEPS, **choices)
-            threshold = getattr(module.halting, "threshold", 0.99)
+            threshold = stops_at(HaltingConfig(rule=request.param))
             module.trained_depth = module.trained_depth._replace(threshold=threshold)
             for bias in BIASES:
                 if (own := getattr(module.halting, "bias", None)) is not None:
@@ -78,7 +79,7 @@ def test_leaving_out_halted_positions_changes_nothing(make, decoder, norm, learn
         output = output.masked_fill(padding.unsqueeze(-1), 0.0)
         parts = [output.detach(), trace.steps, trace.remainder.detach(), trace.weight.detach()]
         if learn:
-            (output.sin().sum() + trace.ponder_cost()).backward()
+            (output.sin().sum() + trace.ponder_cost).backward()
             parts += [given.grad, *(each.grad for each in one.parameters() if each.grad is not None)]
         found.append(parts)
     assert bool(runs) == (exit is not None or module.halting.obstacle is None)
@@ -109,7 +110,7 @@ def test_what_stands_at_padding_and_how_much_of_it_changes_nothing(make, executi
         ours, other = go(module, given, padding=right_padding(LENGTHS, length), exit=exit)
         torch.testing.assert_close(ours[:, :6][~padding], whole[~padding])
         assert torch.equal(other.steps[:, :6], trace.steps)
-        torch.testing.assert_close(other.ponder_cost(), trace.ponder_cost())
+        torch.testing.assert_close(other.ponder_cost, trace.ponder_cost)
 
 
 @pytest.mark.parametrize("execution", ["auto", "masked"])

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.models.components import NUMBERS, pointer_rules
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.rules.choices import Refusals
+from universal_transformer.rules import Refusals
 from universal_transformer.typed import DropoutRate, Positive, Range
 
 Few = Annotated[int, Range(1, 64)]

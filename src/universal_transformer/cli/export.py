@@ -96,7 +96,7 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
     from universal_transformer.interop.graph import OPSET
     from universal_transformer.manifest import MODEL, entry_of
     from universal_transformer.models.pretrained import WEIGHTS
-    from universal_transformer.rules.choices import stops_at
+    from universal_transformer.rules import stops_at
     from universal_transformer.training.provenance import versions
 
     config, sides = model.config, {"source": "encoder", "target": "decoder"}

@@ -19,29 +19,27 @@ from universal_transformer.models.model import Model
 
 @dataclass
 class BestSequences:
-    """The best sequences of one row so far, best first: those that ended, and those cut off at ``limit`` tokens."""
+    """The best sequences of one row so far, best first; those cut off at ``limit`` tokens follow those that ended."""
 
     limit: int
     source_steps: list[float]
     num_results: int
     length_penalty: float
-    ended: list[Generated] = field(default_factory=list)
-    cut: list[Generated] = field(default_factory=list)
+    results: list[Generated] = field(default_factory=list)
 
     def exceeds_worst(self, log_probability: float, *, length: int) -> bool:
         """Whether a sequence of ``length`` tokens, with its end, would be one of the results."""
-        if len(self.ended) < self.num_results:
+        if len(self.results) < self.num_results or not self.results[-1].finished:
             return log_probability > float("-inf")
         divisor = score_divisor(length, length_penalty=self.length_penalty)
-        return log_probability / divisor > self.ended[-1].penalised_score
+        return log_probability / divisor > self.results[-1].penalised_score
 
     def add(self, parts: list[list[float]], *, finished: bool) -> None:
         """Insert a sequence, and remove the worst one beyond ``num_results``; ``parts``: token, score and steps of each
         token, its end included.
         """
         tokens, scores, steps = (list(part) for part in zip(*parts, strict=True))
-        group = self.ended if finished else self.cut
-        group.append(
+        self.results.append(
             Generated(
                 tokens=[int(token) for token in tokens[: len(tokens) - finished]],
                 finished=finished,
@@ -51,8 +49,8 @@ class BestSequences:
                 length_penalty=self.length_penalty,
             )
         )
-        group.sort(key=lambda other: -other.penalised_score)
-        del group[self.num_results :]
+        self.results.sort(key=lambda result: (not result.finished, -result.penalised_score))
+        del self.results[self.num_results :]
 
 
 @dataclass
@@ -97,29 +95,30 @@ def beam_search(
             for limit, steps in zip(batch.limits, batch.source_steps, strict=True)
         ]
         _search(batch, best, beams=beams)
-    return [[*row.ended, *row.cut][:num_results] for row in best]
+    return [row.results for row in best]
 
 
 def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) -> None:
     """Search until every row is done. Rows that are done are removed from the batch."""
     rows, start = len(best), batch.log_probabilities
     running = Hypotheses(start.new_zeros(rows, 1), start.new_zeros(rows, 1, 0, 3, dtype=torch.float64))
-    while best:
+    while True:
         _add_ended(batch, running, best)
         running, parents, chosen = _extend(batch, running, beams=beams)
-        highest = running.log_probability[:, 0].tolist()
-        open_rows = []
+        totals, open_rows = running.log_probability.tolist(), []
         for place, row in enumerate(best):
-            if running.length == row.limit:
-                _add_cut(running, row, place=place)
-            elif row.exceeds_worst(highest[place], length=row.limit):
-                open_rows.append(place)
-        best = [best[place] for place in open_rows]
-        if not best:
+            if running.length < row.limit:
+                if row.exceeds_worst(totals[place][0], length=row.limit):
+                    open_rows.append(place)
+                continue
+            for parts, total in zip(running.parts[place].tolist(), totals[place], strict=True):
+                if total > float("-inf"):
+                    row.add(parts, finished=False)
+        if not open_rows:
             return
-        index = torch.tensor(open_rows, device=chosen.device)
+        best, index = [best[place] for place in open_rows], torch.tensor(open_rows, device=chosen.device)
         running = Hypotheses(running.log_probability[index], running.parts[index])
-        batch.keep(parents[index].flatten())
+        batch.state.reorder(parents[index].flatten())
         batch.advance(chosen[index].flatten())
 
 
@@ -134,13 +133,6 @@ def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSeque
             if row.exceeds_worst(total, length=running.length + 1):
                 end = [float(end_id), scores[place][beam], steps[place][beam]]
                 row.add([*running.parts[place, beam].tolist(), end], finished=True)
-
-
-def _add_cut(running: Hypotheses, row: BestSequences, *, place: int) -> None:
-    """Add the hypotheses of a row that has reached its limit."""
-    for beam, total in enumerate(running.log_probability[place].tolist()):
-        if total > float("-inf"):
-            row.add(running.parts[place, beam].tolist(), finished=False)
 
 
 def _extend(

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 
@@ -52,7 +51,6 @@ class Job:
 
     number: int
     sequence: Continuation
-    source_steps: list[float]
     state: DecoderState
     row: int
     fed: int
@@ -60,7 +58,7 @@ class Job:
 
     def result(self) -> tuple[int, Generated]:
         """The number of the request and its result."""
-        return self.number, self.sequence.result(self.source_steps)
+        return self.number, self.sequence.result()
 
 
 def generate_stream(
@@ -98,13 +96,12 @@ class ContinuousBatch:
     def __init__(
         self, model: Model, requests: Iterator[Request], *, slots: int, capacity: int, options: DecodingOptions
     ) -> None:
-        self.model, self.requests, self.slots, self.capacity, self.options = model, requests, slots, capacity, options
-        self.model = model = prepared(model)
-        depth = options.depth.of(model.target.recurrence, head=model.target.head)
-        self.stream = RowStream(model.target.recurrence, rows=slots, capacity=capacity, depth=depth)
-        self.choice: Any = {"sampling": options.sampling, "end_id": model.config.vocabulary.end_id}
+        self.model, self.options = prepared(model), options
+        self.requests, self.slots, self.capacity = requests, slots, capacity
+        target = self.model.target
+        depth = options.depth.of(target.recurrence, head=target.head)
+        self.stream = RowStream(target.recurrence, rows=slots, capacity=capacity, depth=depth)
         self.jobs: list[Job | None] = [None] * slots
-        self.places = list(range(slots))  # the row of the cache of each job
         self.waiting: deque[Job] = deque()
 
     def __iter__(self) -> Iterator[tuple[int, Generated]]:
@@ -141,12 +138,10 @@ class ContinuousBatch:
                     f"request {number}: {given} tokens and up to {limit} new ones do not fit capacity={self.capacity}: "
                     f"at least {given + limit - 1} is needed, or fewer max_new_tokens"
                 )
-        sequences = continuations(session.limits, sampling=self.options.sampling, numbers=numbers)
-        chosen = extend(sequences, session.log_probabilities, session.steps, **self.choice).tolist()
-        jobs = [
-            Job(number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
-            for row, number in enumerate(numbers)
-        ]
+        sampling = self.options.sampling
+        sequences = continuations(session, sampling=sampling, numbers=numbers)
+        chosen = extend(sequences, session.log_probabilities, session.steps, sampling=sampling).tolist()
+        jobs = [Job(number, sequences[row], state, row, fed[row], chosen[row]) for row, number in enumerate(numbers)]
         self.waiting += [job for job in jobs if not job.sequence.done]
         return [job.result() for job in jobs if job.sequence.done]
 
@@ -154,10 +149,7 @@ class ContinuousBatch:
         """Move waiting requests to rows that are ``free``; those that stay free are removed."""
         taken = [(row, self.waiting.popleft()) for row in free[: len(self.waiting)]]
         for row, job in taken:
-            first = job.state.cache.length - job.fed  # prompts are padded on the left
-            self.stream.load(job.state.cache, source=job.row, first=first, row=self.places[row])
-            if job.state.source is not None:
-                self.stream.attach_source(job.state.source, row=job.row, at=row)
+            self.stream.load(job.state.cache, job.state.source, sequence=job.row, fed=job.fed, at=row)
             self.jobs[row] = job
         if taken:
             starts = [(row, job.next, job.fed) for row, job in taken]
@@ -166,7 +158,7 @@ class ContinuousBatch:
         if left := set(free[len(taken) :]):
             kept = [row for row in range(len(self.jobs)) if row not in left]
             self.stream.keep(torch.tensor(kept, dtype=torch.long, device=self.stream.position.device))
-            self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
+            self.jobs = [self.jobs[row] for row in kept]
 
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
         """Start tokens in the rows ``at``."""
@@ -182,7 +174,7 @@ class ContinuousBatch:
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
         following = next_log_probabilities(logits, config=self.model.config)
-        chosen = extend([job.sequence for job in jobs], following, steps, **self.choice)
+        chosen = extend([job.sequence for job in jobs], following, steps, sampling=self.options.sampling)
         goes_on = torch.tensor([not job.sequence.done for job in jobs], device=ended.device)
         if bool(goes_on.any()):
             self._feed(chosen[goes_on], at=ended[goes_on], place=places[goes_on] + 1)

@@ -10,8 +10,8 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Frames
-from universal_transformer.decoding.generation import evaluating, steps_of
-from universal_transformer.decoding.ids import Source, lengths_of, sources_of
+from universal_transformer.decoding.generation import evaluating, start_sources
+from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.model import Model
@@ -46,15 +46,10 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
     of the prenet is drawn from the source of a row alone, so that the same source has the same frames in every batch.
     ``source`` and the depth: as of `generate`. UserError for what it refuses, and for frames that are not finite.
     """
-    config = model.config
     with evaluating(model):
-        given = sources_of(source, model=model)
-        lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
-        limits = [model.target.limit(length, most=options.max_new_tokens) for length in lengths]
-        state = model.start(given, capacity=max(limits), depth=options.depth)
-        source_steps = steps_of(state.trace, real=~model.source.input.padding(given))
+        given, state, limits, source_steps = start_sources(model, source, options)
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
-        generators = [_generator(row, padding_id=config.vocabulary.padding_id) for row in given]
+        generators = [_generator(row, padding_id=model.config.vocabulary.padding_id) for row in given]
         running, before = list(range(len(rows))), model.target.first(len(rows))
         while running:
             masks = model.target.masks([generators[number] for number in running])
@@ -63,13 +58,14 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
                 raise UserError("the model's frames are not finite: its weights or its training went wrong")
             ends = (stop[:, -1].sigmoid() > STOPS).tolist()
             steps = [[]] * len(running) if state.trace is None else state.trace.steps[:, -1:].tolist()
+            kept = []
             for place, (number, part) in enumerate(zip(running, written.float().cpu().numpy(), strict=True)):
                 row = rows[number]
                 row.parts.append(part)
                 row.steps += steps[place]
                 row.finished = ends[place]
-            unfinished = [not rows[number].finished and len(rows[number].parts) < limits[number] for number in running]
-            kept = [place for place, goes_on in enumerate(unfinished) if goes_on]
+                if not row.finished and len(row.parts) < limits[number]:
+                    kept.append(place)
             running, before = [running[place] for place in kept], written[kept, -1:]
             if running and len(kept) < len(written):
                 state.reorder(torch.tensor(kept, device=before.device))

@@ -2,13 +2,14 @@
 
 Each sequence is one row. :func:`start_generation` checks the input (a source, or prompts of any lengths, padded on the
 left) and feeds it to the model. :meth:`GenerationBatch.advance` feeds one more token for each row, and
-:meth:`GenerationBatch.keep` selects, repeats or drops rows.
+``state.reorder`` selects, repeats or drops rows before it.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,16 +43,21 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 class GenerationBatch:
     """Sequences that are being continued, one a row.
 
-    ``log_probabilities`` are those of the next token of each row, and ``steps`` are the depth steps that the model made
-    to predict it. ``limits`` is how many tokens each row may get, end token included.
+    ``log_probabilities`` are those of the next token of each row. ``limits`` is how many tokens each row may get, end
+    token included. ``source_steps``: depth steps of the encoder for each real position of its source.
     """
 
     model: Model
     state: GenerationState
     log_probabilities: Float[Tensor, "rows classes"]
-    steps: Float[Tensor, "rows"]
     limits: list[int]
     source_steps: list[list[float]]
+
+    @property
+    def steps(self) -> Float[Tensor, "rows"]:
+        """Depth steps that the model made to predict the next token of each row; 0 for a model without depth."""
+        trace, rows = self.state.trace, self.log_probabilities
+        return rows.new_zeros(len(rows)) if trace is None else trace.steps[:, -1]
 
     def advance(self, tokens: Int[Tensor, "rows"], *, done: Bool[Tensor, "rows"] | None = None) -> None:
         """Feed one token for each row; rows that are ``done`` are fed padding, to which no position attends."""
@@ -61,12 +67,6 @@ class GenerationBatch:
             tokens = tokens.masked_fill(done, self.model.config.vocabulary.padding_id)
         logits = self.model.advance(tokens.unsqueeze(1), self.state, padding=padding)
         self.log_probabilities = next_log_probabilities(logits[:, -1], config=self.model.config, done=done)
-        self.steps = _last_steps(self.state, self.log_probabilities)
-
-    def keep(self, index: Int[Tensor, "kept"]) -> None:
-        """Replace the rows by the rows ``index``, in that order: rows may be left out or repeated."""
-        self.state.reorder(index)
-        self.log_probabilities, self.steps = self.log_probabilities[index], self.steps[index]
 
 
 def check_model(model: Model) -> None:
@@ -111,11 +111,17 @@ def next_log_probabilities(
     return result
 
 
-def _last_steps(state: GenerationState, log_probabilities: Float[Tensor, "rows classes"]) -> Float[Tensor, "rows"]:
-    """Depth steps of the last token of each row; 0 for a model without depth."""
-    if state.trace is None:
-        return log_probabilities.new_zeros(log_probabilities.shape[0])
-    return state.trace.steps[:, -1]
+def start_sources(
+    model: Model, source: Source, options: DecodingOptions, *, reserve: bool = True
+) -> tuple[Tensor, Any, list[int], list[list[float]]]:
+    """Sources as a tensor, the state after encoding them, and of each row how many tokens or frames it may get, and the
+    depth steps of its positions. ``reserve``: as of :func:`start_generation`.
+    """
+    given, config = sources_of(source, model=model), model.config
+    lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
+    limits = [model.target.limit(length, most=options.max_new_tokens) for length in lengths]
+    state = model.start(given, capacity=max(limits) if reserve else 1, depth=options.depth)
+    return given, state, limits, steps_of(state.trace, real=~model.source.input.padding(given))
 
 
 def start_generation(
@@ -127,30 +133,25 @@ def start_generation(
     for the new tokens, without it only for the tokens that are fed here.
     """
     check_model(model)
-    model, config, most = prepared(model), model.config, options.max_new_tokens
+    model, config, device = prepared(model), model.config, next(model.parameters()).device
     if model.source is not None:
-        source = sources_of(source, model=model)
-        lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
-        limits = [model.target.limit(length, most=most) for length in lengths]
-        state = model.start(source, capacity=max(limits) if reserve else 1, depth=options.depth)
-        source_steps = steps_of(state.trace, real=~model.source.input.padding(source))
-        tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
+        _, state, limits, source_steps = start_sources(model, source, options, reserve=reserve)
+        tokens, padding = torch.full((len(limits), 1), config.start_id, device=device), None
     else:
         prompts = [torch.tensor(prompt) for prompt in prompts_of(source, model=model)]
         lengths = [len(prompt) for prompt in prompts]
-        device = next(model.parameters()).device
         tokens = pad_sequence(
             prompts, batch_first=True, padding_value=config.vocabulary.padding_id, padding_side="left"
         ).to(device)
         longest = tokens.shape[1]
         padding = torch.arange(longest, device=device) < longest - torch.tensor(lengths, device=device).unsqueeze(1)
-        limits = [model.target.limit(length, fed=length, most=most) for length in lengths]
+        limits = [model.target.limit(length, fed=length, most=options.max_new_tokens) for length in lengths]
         capacity = longest + (max(limits) - 1 if reserve else 0)
         state = model.start(batch=len(prompts), capacity=capacity, depth=options.depth)
         source_steps = [[] for _ in prompts]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
-    return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
+    return GenerationBatch(model, state, first, limits, source_steps)
 
 
 def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:

@@ -5,16 +5,16 @@ The next token is drawn from ``p(v) ∝ softmax(z / τ)(v)`` for ``v`` in a set 
 probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``τ = 0`` takes the likeliest token.
 """
 
-import dataclasses
-import random
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.generation import evaluating, start_generation
+from universal_transformer.decoding.generation import GenerationBatch, evaluating, start_generation
 from universal_transformer.decoding.ids import Source, are_texts, encoded
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
@@ -86,7 +86,7 @@ def generate(
         raise UserError(f"length_penalty={options.length_penalty} is for a beam search: give 2 beams or more")
     else:
         found = _token_by_token(model, rows, options, indices=indices)
-    return [dataclasses.replace(row, text=model.codec.render(row.tokens)) for row in found] if texts else found
+    return [replace(row, text=model.codec.render(row.tokens)) for row in found] if texts else found
 
 
 def _token_by_token(
@@ -94,65 +94,69 @@ def _token_by_token(
 ) -> list[Generated]:
     with evaluating(model):
         batch = start_generation(model, source, options)
-        rows = continuations(batch.limits, sampling=options.sampling, numbers=indices)
-        inside, end_id = rows, model.config.vocabulary.end_id
+        inside = rows = continuations(batch, sampling=options.sampling, numbers=indices)
         while True:
-            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=options.sampling, end_id=end_id)
+            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=options.sampling)
             running = [place for place, row in enumerate(inside) if not row.done]
             if not running:
                 break
             if 2 * len(running) <= len(inside):  # until then, rows that are done are fed padding
                 index = torch.tensor(running, device=chosen.device)
-                batch.keep(index)
+                batch.state.reorder(index)
                 chosen, inside = chosen[index], [inside[place] for place in running]
             batch.advance(chosen, done=torch.tensor([row.done for row in inside], device=chosen.device))
-    return [row.result(steps) for row, steps in zip(rows, batch.source_steps, strict=True)]
+    return [row.result() for row in rows]
 
 
+@dataclass
 class Continuation:
-    """A sequence that is being generated. ``number`` and ``seed`` determine its random draws."""
+    """A sequence that is being generated: up to ``limit`` tokens, ``end_id`` included. ``random`` makes its draws."""
 
-    def __init__(self, limit: int, *, number: int, seed: int) -> None:
-        self.limit = limit
-        self.random = random.Random(f"{seed} {number}")  # text, so that (1, 12) is not (11, 2)
-        self.tokens: list[int] = []
-        self.finished = False
-        self.scores: list[float] = []
-        self.steps: list[float] = []
+    limit: int
+    source_steps: list[float]
+    end_id: int
+    random: Random
+    tokens: list[int] = field(default_factory=list)
+    finished: bool = False
+    scores: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
         """Whether it has ended or has reached its limit."""
         return self.finished or len(self.tokens) == self.limit
 
-    def add(self, token: int, *, score: float, steps: float, end_id: int) -> None:
+    def add(self, token: int, *, score: float, steps: float) -> None:
         """Append a token, or mark the sequence as finished if it is the end token."""
         self.scores.append(score)
         self.steps.append(steps)
-        if token == end_id:
+        if token == self.end_id:
             self.finished = True
         else:
             self.tokens.append(token)
 
-    def result(self, source_steps: list[float]) -> Generated:
+    def result(self) -> Generated:
         """The generated sequence."""
         return Generated(
             tokens=self.tokens,
             finished=self.finished,
             token_scores=self.scores,
             token_steps=self.steps,
-            source_steps=source_steps,
+            source_steps=self.source_steps,
         )
 
 
-def continuations(limits: Sequence[int], *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
-    """Empty continuations of these numbers, by default 0, 1, 2 …"""
+def continuations(batch: GenerationBatch, *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
+    """Empty continuations of the rows of ``batch``. The seed and the number of a row, by default 0, 1, 2 …, determine
+    its draws.
+    """
+    limits, end_id = batch.limits, batch.model.config.vocabulary.end_id
     numbers = range(len(limits)) if numbers is None else numbers
     if len(numbers) != len(limits):
         raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
-    return [
-        Continuation(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
-    ]
+    generators = [Random(f"{sampling.seed} {number}") for number in numbers]  # text, so that (1, 12) is not (11, 2)
+    rows = zip(limits, batch.source_steps, generators, strict=True)
+    return [Continuation(limit, steps, end_id, generator) for limit, steps, generator in rows]
 
 
 def extend(
@@ -161,22 +165,18 @@ def extend(
     steps: Float[Tensor, "rows"],
     *,
     sampling: Sampling,
-    end_id: int,
 ) -> Int[Tensor, "rows"]:
     """Append a token to each row that is not done; the tokens. ``steps``: the depth steps of each."""
     if sampling.temperature == 0.0:
         chosen = log_probabilities.argmax(dim=-1)
     else:
         probability = filtered_distribution(
-            log_probabilities,
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
+            log_probabilities, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
         )
         draws = [0.0 if row.done else row.random.random() for row in rows]
         chosen = pick(probability, torch.tensor(draws, dtype=torch.float64, device=probability.device))
     scores = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
     for row, token, score, made in zip(rows, chosen.tolist(), scores.tolist(), steps.tolist(), strict=True):
         if not row.done:
-            row.add(token, score=score, steps=made, end_id=end_id)
+            row.add(token, score=score, steps=made)
     return chosen

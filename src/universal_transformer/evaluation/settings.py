@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Annotated, Literal, get_args
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
-from universal_transformer.nn.config import load_object
-from universal_transformer.rules import EXITS, Exit
-from universal_transformer.rules.choices import stops_at
+from universal_transformer.rules import EXITS, Exit, stops_at
 from universal_transformer.rules.exits import ExitRule
 from universal_transformer.typed import Range
 
@@ -76,7 +75,7 @@ def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
         case "halting_threshold":
             return tuple(round(share * stops_at(config.halting), 6) for share in SHARES)
         case kind:
-            found: type[ExitRule] = load_object(EXITS[kind])
+            found: type[ExitRule] = resolve_name(EXITS[kind])
             return found.tried
 
 

@@ -18,7 +18,6 @@ from universal_transformer.execution import policy
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Alone, Angles, BatchLayout, StepOfRows, rotate_rows
 from universal_transformer.memory import check_memory
-from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.context import AllHeads
 from universal_transformer.nn.recurrence import Recurrence
 
@@ -115,22 +114,14 @@ class KeyValueCache:
 class CacheStore:
     """The part of a :class:`KeyValueCache` that belongs to one block of a step, by (step, sequence, position).
 
-    ``first``: the slot of step 0; ``stride``: the slots from a step to the next. ``projection``: of the first block.
-    Where rows are at different steps, one slot after the last step receives what no step reads.
+    ``first``, the number of the block, is the slot of step 0, and ``stride`` are the slots from a step to the next.
+    Where rows are at different steps, one slot after the last of ``depth`` steps receives what no step reads.
     """
 
-    def __init__(
-        self,
-        cache: KeyValueCache,
-        attention: SelfAttention,
-        projection: HaltedProjection | None,
-        *,
-        depth: int,
-        first: int = 0,
-        stride: int = 1,
-    ) -> None:
-        self.cache, self.attention, self.projection = cache, attention, projection
-        self.depth, self.first, self.stride = depth, first, stride
+    def __init__(self, cache: KeyValueCache, recurrence: Recurrence, first: int, *, depth: int) -> None:
+        self.cache, self.attention = cache, recurrence.blocks[first].attention
+        self.projection = None if first else cache.projection
+        self.depth, self.first, self.stride = depth, first, recurrence.blocks_per_step
         self.sequences, self.capacity = cache.entries.shape[1:3]
 
     @property
@@ -221,14 +212,5 @@ def cache_stores(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) ->
     if cache.projection is None:
         signals = recurrence.coordinates.signals(depth, like=cache.entries)
         cache.projection = HaltedProjection(recurrence.blocks[0], signals=signals)
-    return {
-        block.attention: CacheStore(
-            cache,
-            block.attention,
-            None if number else cache.projection,
-            depth=depth,
-            first=number,
-            stride=recurrence.blocks_per_step,
-        )
-        for number, block in enumerate(recurrence.blocks)
-    }
+    stores = (CacheStore(cache, recurrence, number, depth=depth) for number in range(recurrence.blocks_per_step))
+    return {store.attention: store for store in stores}

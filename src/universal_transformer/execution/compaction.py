@@ -8,7 +8,7 @@ to at a later step follows from one projection. So queries, projections and tran
 only, by the same step, whose attention is given by :class:`~universal_transformer.execution.rows.StepOfRows`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,9 +17,7 @@ from torch import nn
 
 from universal_transformer.axes import Index, Rows, States, Tensor
 from universal_transformer.execution.cache import CacheStore, KeyValueCache, cache_stores
-from universal_transformer.execution.kernels import install_kernels
 from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to
-from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import BatchLayout, Changed, StepOfRows, Store, choose, indices_of, rows_of
 from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.context import Context
@@ -36,7 +34,6 @@ def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Pr
     rule = context.depth.rule
     if not rule.stops or in_transform() or compaction_obstacle(recurrence, context) is not None:
         return depth_loop(recurrence, states, context)
-    advance = recurrence.advancing(context)
     now = rule.start(states, context.idle, blocks=recurrence.blocks_per_step)
     history, most = list[Made](), compaction_pays_up_to(recurrence, context, positions=now.steps.numel())
     for step in range(context.depth.max_steps):
@@ -50,19 +47,24 @@ def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Pr
         if 0 < running <= most:
             last = CompactLoop(recurrence, context).run(now, step=step, counts=counts)
             return replace(last, history=(*history, *last.history))
-        now = rule.combine(now.output, advance(now.carried(), context, step=step))
+        now = recurrence.advance(now, context, step=step)
         history.append(Made(now.probability, now.weight))
     return replace(now, history=tuple(history))
 
 
 def install(module: nn.Module, halting_execution: HaltingExecution = "auto") -> None:
-    """Let every recurrence inside ``module`` use the CPU kernels and, with ``auto``, leave out halted positions where
-    the result is the same and that saves time.
+    """Let every recurrence inside ``module`` leave out halted positions, with ``auto``, where the result is the same
+    and that saves time.
     """
-    install_kernels(module)
     for part in module.modules():
         if isinstance(part, Recurrence):
             part.loop = compact_loop if halting_execution == "auto" else depth_loop
+
+
+RowsMade = tuple[Index, Made]
+"""Rows that made a step, and what a trace reads of it."""
+RowsEnded = tuple[Index, Progress]
+"""Rows that make no further step, and what they have."""
 
 
 class CompactLoop:
@@ -83,14 +85,17 @@ class CompactLoop:
         stored = 0 if self.context.cache is None else self.context.cache.length
         layout = BatchLayout(index, tuple(counts), was.running.shape[1], stored)
         changed = Changed(None, self.write_halted(was, step=step))
-        stores: Mapping[nn.Module, Store] = self.caches or self._stores(was, step=step)
-        advance, call, record = self.recurrence.advancing(self.context), self._call(layout), Record(was)
+        stores: Mapping[nn.Module, Store] = self.caches or {
+            block.attention: BatchStore(block, number, was, self.context, begin=step)
+            for number, block in enumerate(self.recurrence.blocks)
+        }
+        call, made, ended = self._call(layout), list[RowsMade](), list[RowsEnded]()
         output = was.output.to(accumulation_dtype(was.output.dtype))
         now = rows_of(replace(was, output=output), lambda part: part.flatten(0, 1).index_select(0, index))
         for number in range(step, self.last_step + 1):
-            at = replace(call, rows=StepOfRows(call, stores, number, changed))
-            now = self.context.depth.rule.combine(now.output, advance(now.carried(), at, step=number))
-            record.add(layout.index, now)
+            at = replace(call, rows=StepOfRows(call, layout, stores, number, changed))
+            now = self.recurrence.advance(now, at, step=number)
+            made.append((layout.index, Made(now.probability, now.weight)))
             if number == self.last_step:
                 break
             running = now.running
@@ -101,15 +106,14 @@ class CompactLoop:
                 now = replace(now, running=None)
                 continue
             left = indices_of(~running, count=len(layout.index) - len(kept))
-            ended = replace(layout, index=layout.index.index_select(0, left))
-            record.end(ended.index, choose(now, left))
-            self._write_deeper(changed.base.index_select(0, left), ended, step=number + 1)
-            now, layout = choose(now, kept), further
+            halted = replace(layout, index=layout.index.index_select(0, left))
+            ended.append((halted.index, choose(now, left)))
+            self._write_deeper(changed.base.index_select(0, left), halted, step=number + 1)
             if not len(kept):
-                return record.finish()
+                return whole(was, made, ended)
+            now, layout = choose(now, kept), further
             call = self._call(layout)
-        record.end(layout.index, now)
-        return record.finish()
+        return whole(was, made, [*ended, (layout.index, now)])
 
     def write_halted(self, now: Progress, *, step: int) -> Rows:
         """``b = h + π`` of what others see of all positions. A cache receives the halted ones, in the slots from
@@ -143,56 +147,22 @@ class CompactLoop:
         encoding = layout.encoding(context.encoding)
         return replace(context, sequences=layout, encoding=encoding, padding=None, lengths=lengths)
 
-    def _stores(self, was: Progress, *, step: int) -> dict[nn.Module, BatchStore]:
-        """Keys and values of the batch, for the attention of each block of a step."""
-        return {
-            block.attention: BatchStore(
-                block.attention,
-                HaltedProjection(block, signals=None if number else self.context.signals),
-                batch=len(was.states),
-                context=self.context,
-                begin=step,
-                halted=was.inputs[number - 1].flatten(0, 1) if number else None,
-            )
-            for number, block in enumerate(self.recurrence.blocks)
-        }
 
-
-class Record:
-    """What the rows that ran have computed, step by step, and what those that ended have, after ``was``."""
-
-    def __init__(self, was: Progress) -> None:
-        self.was = was
-        self.index: list[Index] = []
-        self.made: list[Made] = []
-        self.ended: list[tuple[Index, Progress]] = []
-
-    def add(self, index: Index, now: Progress) -> None:
-        """One more step of the rows ``index``."""
-        self.index.append(index)
-        self.made.append(Made(now.probability, now.weight))
-
-    def end(self, index: Index, now: Progress) -> None:
-        """The rows ``index`` make no further step."""
-        self.ended.append((index, now))
-
-    def finish(self) -> Progress:
-        """All positions after the last step."""
-        was, index = self.was, torch.cat([index for index, _ in self.ended])
-        parts = dict[str, Any]()
-        for name in ("output", "steps", "remainder"):
-            old, new = getattr(was, name), torch.cat([getattr(now, name) for _, now in self.ended])
-            flat = old.to(new.dtype).flatten(0, was.steps.dim() - 1)
-            parts[name] = flat.index_copy(0, index, new).view(old.shape)
-        history = tuple(self.made)
-        if history[0].probability is not None:
-            columns = (self._columns([getattr(made, name) for made in history]) for name in ("probability", "weight"))
-            history = tuple(Made(*column) for column in zip(*columns, strict=True))
-        return replace(was, **parts, history=history)
-
-    def _columns(self, values: list[Tensor]) -> tuple[Tensor, ...]:
-        """Values of rows at each step, for all positions: 0 where a position did not run."""
-        steps, size = len(values), self.was.steps.numel()
-        at = torch.cat([index + step * size for step, index in enumerate(self.index)])
-        whole = values[0].new_zeros(steps * size).index_copy(0, at, torch.cat(values))
-        return whole.view(steps, *self.was.steps.shape).unbind(0)
+def whole(was: Progress, made: Sequence[RowsMade], ended: Sequence[RowsEnded]) -> Progress:
+    """All positions after the last step: those of ``was``, and the rows that ran after it."""
+    index, size = torch.cat([rows for rows, _ in ended]), was.steps.numel()
+    parts = dict[str, Any]()
+    for name in ("output", "steps", "remainder"):
+        old, new = getattr(was, name), torch.cat([getattr(now, name) for _, now in ended])
+        flat = old.to(new.dtype).flatten(0, was.steps.dim() - 1)
+        parts[name] = flat.index_copy(0, index, new).view(old.shape)
+    history = tuple(values for _, values in made)
+    if history[0].probability is not None:  # 0 where a position did not run
+        at = torch.cat([rows + step * size for step, (rows, _) in enumerate(made)])
+        columns = []
+        for name in ("probability", "weight"):
+            values = torch.cat([getattr(values, name) for values in history])
+            spread = values.new_zeros(len(made) * size).index_copy(0, at, values)
+            columns.append(spread.view(len(made), *was.steps.shape).unbind(0))
+        history = tuple(Made(*column) for column in zip(*columns, strict=True))
+    return replace(was, **parts, history=history)

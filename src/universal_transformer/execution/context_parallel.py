@@ -12,6 +12,7 @@ exchanged, so that the mean over processes of the gradients of a parameter is it
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import distributed, nn
 from torch.autograd import Function
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Heads, Padding, PerPosition, States, Tensor
+from universal_transformer.axes import Bool, Heads, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.context import AllHeads, Context, PositionEncoding, causal_mask
 from universal_transformer.nn.halting import Made, Progress
@@ -39,7 +40,7 @@ def make_context_parallel(module: nn.Module) -> None:
         if (reason := context_parallel_obstacle(part)) is not None:
             raise UserError(f"positions cannot be spread over processes: {reason}")
     for part in found:
-        part.loop = ContextParallelLoop(otherwise=part.loop)
+        part.loop = partial(parallel_loop, otherwise=part.loop)
 
 
 def context_parallel_obstacle(recurrence: Recurrence) -> str | None:
@@ -75,9 +76,9 @@ class Shard:
     """
 
     def __init__(self, length: int, context: Context) -> None:
-        rank, size = distributed.get_rank(), distributed.get_world_size()
+        rank, self.processes = distributed.get_rank(), distributed.get_world_size()
         self.length, self.all, causal = length, context, context.causal
-        self.share = -(-length // size)
+        self.share = -(-length // self.processes)
         self.begin = min(length, rank * self.share)
         self.end = min(length, self.begin + self.share)
         self.num_keys = max(1, self.end) if causal else length
@@ -110,32 +111,6 @@ class Shard:
         """``function`` of the states of each sequence, for the own positions."""
         return self.own(self.all.over_sequence(function, self.whole(states, dim=1)), dim=1)
 
-    def cut_padding(self, padding: Padding | None, *, like: Tensor) -> Padding | None:
-        """The padding of the own positions: None only where no process has any."""
-        if padding is None:
-            if self.length % self.share == 0 and self.length == self.share * distributed.get_world_size():
-                return None
-            padding = torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
-        return self.own(padding, dim=1, fill=True)
-
-    def mask(self, context: Context) -> Bool[Tensor, "..."] | None:
-        """The mask of the own positions as queries."""
-        if context.causal:
-            device = context.encoding.positions.device
-            index = torch.arange(self.begin, self.begin + self.share, device=device).unsqueeze(0)
-            return causal_mask(index, num_keys=self.num_keys)
-        if context.mask is None or context.mask.shape[2] == 1:
-            return context.mask
-        return self.own(context.mask, dim=2, fill=True)
-
-    def encoding(self, whole: PositionEncoding) -> PositionEncoding:
-        """The positions of this process, encoded."""
-        return whole._replace(
-            positions=self.own(whole.positions, dim=1),
-            signal=None if whole.signal is None else self.own(whole.signal, dim=1),
-            rotary=None if whole.rotary is None else self.own(whole.rotary, dim=3),
-        )
-
     def whole_progress(self, own: Progress) -> Progress:
         """All positions after the last step. Nothing reads the last states and h after it: they are not exchanged."""
         names = ("output", "steps", "remainder")
@@ -147,36 +122,46 @@ class Shard:
         )
         return replace(own, **parts, running=None, memory=memory, history=history)
 
-    def context(self, whole: Context, *, like: States) -> Context:
-        """What the own positions may attend to."""
+    def context(self, like: States) -> Context:
+        """What the own positions may attend to, and how they are encoded."""
+        whole, padding = self.all, self.all.padding
+        if padding is None and self.length < self.share * self.processes:  # the last process has some
+            padding = torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
+        mask = whole.mask
+        if whole.causal:
+            index = torch.arange(self.begin, self.begin + self.share, device=like.device).unsqueeze(0)
+            mask = causal_mask(index, num_keys=self.num_keys)
+        elif mask is not None and mask.shape[2] != 1:
+            mask = self.own(mask, dim=2, fill=True)
+        positions, signal, rotary = whole.encoding
+        encoding = PositionEncoding(
+            self.own(positions, dim=1),
+            None if signal is None else self.own(signal, dim=1),
+            None if rotary is None else self.own(rotary, dim=3),
+        )
         return replace(
             whole,
-            encoding=self.encoding(whole.encoding),
-            padding=self.cut_padding(whole.padding, like=like),
-            mask=self.mask(whole),
+            encoding=encoding,
+            padding=None if padding is None else self.own(padding, dim=1, fill=True),
+            mask=mask,
             causal=False,
             others=self,
             sequences=self,
         )
 
 
-class ContextParallelLoop:
+def parallel_loop(recurrence: Recurrence, states: States, context: Context, *, otherwise: Loop) -> Progress:
     """The loop over depth, in which each process computes its positions.
 
     Calls with a cache, or that keep attention weights, are made by every process as a whole: by ``otherwise``.
     """
-
-    def __init__(self, *, otherwise: Loop) -> None:
-        self.otherwise = otherwise
-
-    def __call__(self, recurrence: Recurrence, states: States, context: Context) -> Progress:
-        if context.cache is not None or context.record is not None:
-            return self.otherwise(recurrence, states, context)
-        shard = Shard(states.shape[1], context)
-        with own_random_numbers(states.device) if recurrence.training else nullcontext():
-            part = shard.context(context, like=states)
-            last = depth_loop(recurrence, shard.own(states, dim=1), part, runs=runs_anywhere)
-        return shard.whole_progress(last)
+    if context.cache is not None or context.record is not None:
+        return otherwise(recurrence, states, context)
+    shard = Shard(states.shape[1], context)
+    with own_random_numbers(states.device) if recurrence.training else nullcontext():
+        own = shard.own(states, dim=1)
+        last = depth_loop(recurrence, own, shard.context(states), runs=runs_anywhere)
+    return shard.whole_progress(last)
 
 
 def runs_anywhere(running: Bool[Tensor, "batch position"]) -> bool:

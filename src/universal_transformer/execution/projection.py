@@ -44,20 +44,6 @@ class Projected(NamedTuple):
                 mine.index_copy_(0, index, theirs)
 
 
-def read(
-    rows: KeysAndValues,
-    variance: Float[Tensor, "row"] | None,
-    part: Float[Tensor, "channel"] | KeysAndValues | None,
-    *,
-    out: KeysAndValues | None = None,
-) -> KeysAndValues:
-    """Keys and values as a step sees them, up to what is the same for all: ``(rows + part) / σ``."""
-    if variance is None or part is None:
-        return rows
-    scale = variance.rsqrt().to(rows.dtype).unsqueeze(1)
-    return torch.add(rows, part, out=out).mul_(scale) if out is not None else (rows + part) * scale
-
-
 class HaltedProjection:
     """The projection of a block's keys and values, for halted positions.
 
@@ -113,11 +99,13 @@ class HaltedProjection:
         return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative
 
     def at(self, step: int) -> Float[Tensor, "channel"] | None:
-        """The ``part`` that :func:`read` adds at ``step``."""
+        """The part of ``step`` in keys and values as it sees them, up to what is the same for all: ``(rows + part) /
+        σ``.
+        """
         return self.part[step] if self.moves and self.part is not None else None
 
     def shift(self, step: int) -> Float[Tensor, "channel"] | None:
-        """The part of all keys and values at ``step`` that :func:`read` leaves out because it is the same for all."""
+        """The part of all keys and values at ``step`` that is left out because it is the same for all."""
         return self.constant if self.moves else None if self.part is None else self.part[step]
 
     def whole(self, base: Rows, *, steps: Int[Tensor, "row seen"]) -> Float[Tensor, "row seen channel"]:

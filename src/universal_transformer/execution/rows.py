@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, States, Tensor
-from universal_transformer.execution.kernels import attend
-from universal_transformer.nn.attention import CrossAttention, SelfAttention
+from universal_transformer.nn.attention import CrossAttention, SelfAttention, attend
 from universal_transformer.nn.context import Context, PositionEncoding
 from universal_transformer.nn.halting import Progress
 
@@ -35,18 +34,10 @@ def rotate_rows(states: Rows, angles: Angles | None, *, num_heads: int) -> Rows:
 
 def rows_of(now: Progress, take: Callable[[Tensor], Tensor]) -> Progress:
     """The rows that ``take`` makes of what each position has. All of them run."""
-    return replace(
-        now.carried(),
-        states=take(now.states),
-        output=None if now.output is None else take(now.output),
-        running=None,
-        steps=take(now.steps),
-        halted=take(now.halted),
-        remainder=take(now.remainder),
-        inputs=(),
-        memory=tuple(map(take, now.memory)),
-        shown=None if now.shown is None else take(now.shown),
-    )
+    names = ("states", "output", "steps", "halted", "remainder", "shown")
+    parts: dict[str, Any] = {name: take(part) for name in names if (part := getattr(now, name)) is not None}
+    parts |= {"running": None, "inputs": (), "memory": tuple(map(take, now.memory))}
+    return replace(now.carried(), **parts)
 
 
 def choose(now: Progress, kept: Index) -> Progress:
@@ -194,19 +185,14 @@ class Store(Protocol):
 class StepOfRows(NamedTuple):
     """The attention of rows at a step: :class:`~universal_transformer.nn.context.RowAttention`.
 
-    ``context``: that of the rows, whose ``sequences`` are their layout. ``step``: of all rows, or of each.
+    ``context``: that of the rows. ``step``: of all rows, or of each.
     """
 
     context: Context
+    layout: BatchLayout | Alone
     stores: Mapping[nn.Module, Store]
     step: int | Index
     changed: Changed | None = None
-
-    @property
-    def layout(self) -> BatchLayout | Alone:
-        """Where the rows stand."""
-        assert isinstance(self.context.sequences, BatchLayout | Alone)
-        return self.context.sequences
 
     @property
     def angles(self) -> Angles | None:

@@ -12,10 +12,11 @@ import torch
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Index, KeysAndValues, Rows, Tensor
-from universal_transformer.execution.projection import HaltedProjection, Projected, read
-from universal_transformer.execution.rows import Angles, BatchKeys, BatchLayout, StepOfRows, rotate_rows
-from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.execution.projection import HaltedProjection, Projected
+from universal_transformer.execution.rows import BatchKeys, BatchLayout, StepOfRows, rotate_rows
+from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import Context
+from universal_transformer.nn.halting import Progress
 from universal_transformer.torch_private import backward_pass
 
 
@@ -29,29 +30,21 @@ class Write(NamedTuple):
 class BatchStore:
     """Keys and values that the running positions of a batch attend to, from step ``begin`` on.
 
-    In the first block of a step, they are those of the rows that the step before has changed, the first time of all
-    rows. In each later block they are those of the states that attend, and ``halted`` has the states with which halted
-    positions entered the block.
+    In the block of ``number`` 0 of a step, they are those of the rows that the step before has changed, the first time
+    of all rows. In each later block they are those of the states that attend, and ``halted`` those of the states with
+    which halted positions entered the block.
     """
 
-    def __init__(
-        self,
-        attention: SelfAttention,
-        projection: HaltedProjection,
-        *,
-        batch: int,
-        context: Context,
-        begin: int,
-        halted: Rows | None = None,
-    ) -> None:
-        self.attention, self.projection = attention, projection
-        self.batch, self.context, self.begin = batch, context, begin
+    def __init__(self, block: Block, number: int, was: Progress, context: Context, *, begin: int) -> None:
+        attention, signals = block.attention, None if number else context.signals
+        self.attention, self.projection = attention, HaltedProjection(block, signals=signals)
+        self.batch, self.context, self.begin = len(was.states), context, begin
         self.dropout, self.rotates = attention.active_dropout, attention.rotates
         self.constant = self._constant()
         # the query's map is a part of one matrix, taken once so that its gradient is added once
         width, joint = attention.query_key_value.in_features, attention.query_key_value
         self.weight, self.bias = joint.weight[:width], None if joint.bias is None else joint.bias[:width]
-        self.halted = None if halted is None else projection.project(halted).rows
+        self.halted = self.projection.project(was.inputs[number - 1].flatten(0, 1)).rows if number else None
         self.entries: Projected | None = None
         self.tape: list[Write | None] = []
         self.made = 0
@@ -80,13 +73,12 @@ class BatchStore:
         shift = self.projection.shift(at.step) if needs_shift else None
         (rows, variance), index = self._written(states, at)
         assert isinstance(at.layout, BatchLayout)
-        call = StepOfStore(self, at.step, index, at.layout, at.angles)
         if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
             apply: Callable[..., Tensor] = StoredAttention.apply
-            result = apply(query, rows, variance, part, shift, call)
+            result = apply(query, rows, variance, part, shift, StepOfStore(self, at.step, index, at))
         else:
             self.write(at.step, index, Projected(rows, variance), keep=False)
-            result = call.mix(query, *self.heads(self.read(at.step, part)), shift)
+            result = self.mix(at, query, *self.heads(self.read(at.step, part)), shift)
         bias = self.constant if self.constant is None or self.constant.dim() == 1 else self.constant[at.step]
         return linear(result, self.attention.output.weight, bias)
 
@@ -100,6 +92,20 @@ class BatchStore:
         if at.step == self.begin:
             return Projected(self.halted.index_copy(0, index, rows), None), None
         return Projected(rows, None), index
+
+    def mix(self, at: StepOfRows, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None = None) -> Rows:
+        """Attention itself, of keys and values that miss ``shift``."""
+        context = self.context
+        assert isinstance(at.layout, BatchLayout)
+        if shift is not None:
+            of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
+            key = key + of_keys if self.rotates else key
+            value = value + of_values if self.dropout else value
+        if self.rotates:
+            query = rotate_rows(query, at.angles, num_heads=key.shape[1])
+            key = self.attention.place(key, context.encoding)
+        causal, dropout = context.causal, self.dropout
+        return at.layout.attend(query, key, value, mask=context.mask, causal=causal, dropout=dropout)
 
     def write(self, step: int, index: Index | None, new: Projected, *, keep: bool) -> None:
         """Overwrite rows, or make sure that it is done where a checkpointed step is computed again; with ``keep``, so
@@ -130,11 +136,12 @@ class BatchStore:
         """Keys and values as ``step`` sees them."""
         assert self.entries is not None
         rows, variance = self.entries
-        if variance is None:
+        if variance is None or part is None:
             return rows
         if self.scratch is None:
             self.scratch = torch.empty_like(rows)
-        return read(rows, variance[:, step], part, out=self.scratch)
+        scale = variance[:, step].rsqrt().to(rows.dtype).unsqueeze(1)
+        return torch.add(rows, part, out=self.scratch).mul_(scale)
 
     def heads(self, rows: KeysAndValues) -> tuple[BatchKeys, BatchKeys]:
         """Keys and values in the shape that attention takes."""
@@ -189,20 +196,7 @@ class StepOfStore(NamedTuple):
     store: BatchStore
     step: int
     rows: Index | None
-    layout: BatchLayout
-    angles: Angles | None
-
-    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None = None) -> Rows:
-        """Attention itself, of keys and values that miss ``shift``."""
-        store, context = self.store, self.store.context
-        if shift is not None:
-            of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
-            key = key + of_keys if store.rotates else key
-            value = value + of_values if store.dropout else value
-        if store.rotates:
-            query = rotate_rows(query, self.angles, num_heads=key.shape[1])
-            key = store.attention.place(key, context.encoding)
-        return self.layout.attend(query, key, value, mask=context.mask, causal=context.causal, dropout=store.dropout)
+    at: StepOfRows
 
 
 class StoredAttention(torch.autograd.Function):
@@ -222,11 +216,12 @@ class StoredAttention(torch.autograd.Function):
         shift: Tensor | None,
         call: StepOfStore,
     ) -> Tensor:
-        ctx.call, store = call, call.store
-        store.write(call.step, call.rows, Projected(rows, variance), keep=True)
+        ctx.call = call
+        store, step, index, at = call
+        store.write(step, index, Projected(rows, variance), keep=True)
         ctx.random = _random_state(query.device) if store.dropout else None
         ctx.save_for_backward(query, part, shift)
-        return call.mix(query, *store.heads(store.read(call.step, part)), shift)
+        return store.mix(at, query, *store.heads(store.read(step, part)), shift)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -236,22 +231,21 @@ class StoredAttention(torch.autograd.Function):
                 'model.use_halting_execution("masked"), and the model inside torch.nn.attention.sdpa_kernel('
                 "torch.nn.attention.SDPBackend.MATH)"
             )
-        call: StepOfStore = ctx.call
-        store = call.store
+        store, step, index, at = ctx.call
         if store.backward_pass != (current := backward_pass()):
             store.backward_pass, store.gradients = current, None
-        store.go_to(call.step)
+        store.go_to(step)
         query, part, shift = ctx.saved_tensors
-        inputs = [query, *store.heads(store.read(call.step, part)), *([] if shift is None else [shift])]
+        inputs = [query, *store.heads(store.read(step, part)), *([] if shift is None else [shift])]
         leaves = [tensor.detach().requires_grad_() for tensor in inputs]
         devices = [query.device] if query.device.type == "cuda" else []
         with torch.enable_grad(), torch.random.fork_rng(devices=devices, enabled=ctx.random is not None):
             if ctx.random is not None:
                 _set_random_state(query.device, ctx.random)
-            result = call.mix(*leaves)
+            result = store.mix(at, *leaves)
         query, key, value, *others = torch.autograd.grad(result, leaves, grads[0])
-        part_gradient = store.accumulate(key, value, part, step=call.step)
-        new = store.take(call.rows)
+        part_gradient = store.accumulate(key, value, part, step=step)
+        new = store.take(index)
         return query, *new, part_gradient, (others[0] if others else None), None
 
 

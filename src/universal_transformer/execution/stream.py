@@ -72,10 +72,18 @@ class RowStream:
         rotary = None if self.rotary is None else self.rotary.index_select(1, position)
         return PositionEncoding(position, signal, rotary)
 
-    def load(self, cache: KeyValueCache, *, source: int, first: int, row: int) -> None:
-        """Copy sequence ``source`` of another cache, from position ``first`` on, to the beginning of ``row``."""
-        entries = cache.entries[:, source, first : cache.length]
-        self.cache.entries[: len(entries), row, : cache.length - first] = entries
+    def load(
+        self, cache: KeyValueCache, source: Sequence[ProjectedSource] | None, *, sequence: int, fed: int, at: int
+    ) -> None:
+        """Let the row ``at`` continue a ``sequence`` of another cache, of which the last ``fed`` positions are stored,
+        and attend to the same sequence of ``source``, which has one entry for each block.
+        """
+        entries = cache.entries[:, sequence, cache.length - fed : cache.length]
+        self.cache.entries[: len(entries), self.sequence[at], :fed] = entries
+        if source is not None:
+            kept: list[ProjectedSource | None] = [*self.sources] or [None] * len(source)
+            pairs = zip(kept, source, strict=True)
+            self.sources = [self._attached(old, new, row=sequence, at=at) for old, new in pairs]
 
     def enter(self, states: Rows, *, at: Index, position: Index) -> None:
         """Start embedded tokens in the rows ``at``; ``position`` tokens are stored before each."""
@@ -96,11 +104,6 @@ class RowStream:
             ProjectedSource(key[kept], value[kept], None if mask is None else mask[kept])
             for key, value, mask in self.sources
         ]
-
-    def attach_source(self, source: Sequence[ProjectedSource], *, row: int, at: int) -> None:
-        """Let the row ``at`` attend to the sequence ``row`` of ``source``, which has one entry for each block."""
-        kept: list[ProjectedSource | None] = [*self.sources] or [None] * len(source)
-        self.sources = [self._attached(old, new, row=row, at=at) for old, new in zip(kept, source, strict=True)]
 
     def _attached(self, kept: ProjectedSource | None, source: ProjectedSource, *, row: int, at: int) -> ProjectedSource:
         """``kept`` (None: nothing yet) with the sequence ``row`` of ``source`` at ``at``."""
@@ -125,9 +128,8 @@ class RowStream:
         call = replace(
             self.context, encoding=self._encoding(self.position), sequences=rows, source=self.sources or None
         )
-        at = replace(call, rows=StepOfRows(call, self.stores, self.steps))
-        now = self.recurrence.advance(self.now.carried(), at, step=self.steps)
-        now = self.depth.rule.combine(self.now.output, now)
+        at = replace(call, rows=StepOfRows(call, rows, self.stores, self.steps))
+        now = self.recurrence.advance(self.now, at, step=self.steps)
         self.now, self.steps = replace(now, running=None), self.steps + 1
         finished = self.steps == self.depth.max_steps
         if now.running is None:

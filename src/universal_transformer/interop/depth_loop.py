@@ -12,7 +12,7 @@ import torch
 
 from universal_transformer.axes import States, Tensor
 from universal_transformer.nn.context import Context, ProjectedSource
-from universal_transformer.nn.halting import Number, Progress, accumulation_dtype
+from universal_transformer.nn.halting import Progress, accumulation_dtype
 from universal_transformer.nn.recurrence import Recurrence, depth_loop
 from universal_transformer.torch_private import while_loop
 
@@ -29,20 +29,16 @@ def graph_loop(recurrence: Recurrence, states: States, context: Context) -> Prog
         return depth_loop(recurrence, states, context)
     context = _without_views(context)
 
-    def advance(was: Progress, step: Number) -> Progress:
-        assert was.output is not None
-        return rule.combine(was.output, recurrence.advance(was, context, step=step))
-
     def runs(step: Tensor, *carried: Tensor) -> Tensor:
         return (step < context.depth.max_steps) & carried[0].any()
 
     def body(step: Tensor, *carried: Tensor) -> tuple[Tensor, ...]:
-        return step + 1, *_carried(advance(_progress(carried, like=was), step))
+        return step + 1, *_carried(recurrence.advance(_progress(carried, like=was), context, step=step))
 
     was, number = rule.start(states, context.idle, blocks=recurrence.blocks_per_step), 0
     assert was.output is not None
     was = replace(was, output=was.output.to(accumulation_dtype(states.dtype)))
-    first = advance(was, 0)
+    first = recurrence.advance(was, context, step=0)
     if first.memory:  # of which the start has none
         was, number = first, 1
     step = torch.full((), number, dtype=torch.int64, device=states.device)

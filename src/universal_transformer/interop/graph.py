@@ -27,7 +27,7 @@ from universal_transformer.models.config import ModelConfig, refusal
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.rules.choices import Refusals, choices_of
+from universal_transformer.rules import Refusals, choices_of
 
 OPSET = 20
 """Version of the operators of an ONNX file."""

@@ -13,7 +13,7 @@ from universal_transformer.files import show
 from universal_transformer.models.components import ENCODERS, Architecture, CoordinatesConfig, OutputsConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
-from universal_transformer.rules.choices import Refusals
+from universal_transformer.rules import Refusals
 from universal_transformer.typed import Count, NumberOf, replaced, typed
 
 

@@ -21,9 +21,8 @@ from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.models.target import TargetSide
 from universal_transformer.models.universal import PARTS as UNIVERSAL
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.context import Context, PositionEncoding, Slot
+from universal_transformer.nn.context import Context, Number, PositionEncoding
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, SinusoidalPositions, StepEncoder
-from universal_transformer.nn.halting import Number
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 from universal_transformer.nn.transition import FeedForward
@@ -79,7 +78,7 @@ class PadRemover(FeedForward):
 
     pointwise = False  # a position depends on what is padding
 
-    def forward(self, states: States, context: Context, *, slot: Slot = 0) -> States:
+    def forward(self, states: States, context: Context, *, slot: Number = 0) -> States:
         result: States = super().forward(states, context, slot=slot)
         return result if context.padding is None else result.masked_fill(context.padding.unsqueeze(-1), 0.0)
 

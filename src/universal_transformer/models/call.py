@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import MOST_STEPS
-from universal_transformer.rules import Exit
-from universal_transformer.rules.choices import Refusals
+from universal_transformer.rules import Exit, Refusals
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, check
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from universal_transformer.errors import UserError
-from universal_transformer.rules.choices import Refusals
+from universal_transformer.rules import Refusals
 from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 from universal_transformer.errors import UserError, suggestion
@@ -33,16 +34,8 @@ from universal_transformer.models.components import (
     needed,
     unused,
 )
-from universal_transformer.nn.config import (
-    AttentionConfig,
-    HaltingConfig,
-    Sizes,
-    StepConfig,
-    TransitionConfig,
-    load_object,
-)
-from universal_transformer.rules import HALTING_RULES
-from universal_transformer.rules.choices import Refusals, choices_of, refusals
+from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.rules import HALTING_RULES, Refusals, choices_of, refusals
 from universal_transformer.typed import check, listed, typed
 
 REGISTRIES = {
@@ -288,4 +281,4 @@ def config_from_dict(fields: Any, *, where: str = "model configuration") -> Any:
     if not isinstance(kind, str) or kind not in KINDS:
         raise UserError(f"{where}: kind: expected one of {listed(KINDS)}, found {show(kind)}")
     named = {name: value for name, value in fields.items() if name != "kind"}
-    return typed(named, load_object(KINDS[kind]), where=where)
+    return typed(named, resolve_name(KINDS[kind]), where=where)

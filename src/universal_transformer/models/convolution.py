@@ -5,7 +5,7 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Float, States, Tensor
 from universal_transformer.nn.config import Sizes, TransitionConfig
-from universal_transformer.nn.context import Context, Slot
+from universal_transformer.nn.context import Context, Number
 from universal_transformer.nn.transition import relu
 
 
@@ -35,7 +35,7 @@ class SeparableConvolution(nn.Module):
         self.second = SeparableConvolution1d(sizes.filter_width, sizes.width, kernel=5, causal=causal)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, states: States, context: Context, *, slot: Slot = 0) -> States:
+    def forward(self, states: States, context: Context, *, slot: Number = 0) -> States:
         new, padding = states.shape[1], context.padding
         if context.cache is not None:
             assert isinstance(slot, int), "a cache is written at one step"

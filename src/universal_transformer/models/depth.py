@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pkgutil import resolve_name
 from typing import Any
 
 from torch import nn
@@ -15,12 +16,11 @@ from universal_transformer.models.positions.sinusoids import FromBothEnds
 from universal_transformer.models.positions.tables import LearnedSteps
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block, PostNorm
-from universal_transformer.nn.config import load_object
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, StepEncoder
 from universal_transformer.nn.halting import ACT, FixedDepth, Rule
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.rules import HALTING_RULES
+from universal_transformer.rules import HALTING_RULES, stops_at
 from universal_transformer.rules.length import AsManyStepsAsPositions
 
 USUAL_LENGTH = 16
@@ -40,19 +40,13 @@ class RecurrenceBuilder:
     def build(self) -> Recurrence:
         """The recurrence, ready for fast execution."""
         config, step = self.config, self.config.step
-        norm: type[PostNorm] = load_object(NORMS[step.norm])
-        coordinates, (rule, threshold) = self.coordinates(), self.rule()
+        norm: type[PostNorm] = resolve_name(NORMS[step.norm])
+        coordinates, rule = self.coordinates(), self.rule()
         attention = coordinates.position.self_attention
         made = self.recurrence(
             coordinates,
             [self.block(attention) for _ in range(step.blocks * (1 if step.tied else self.max_steps))],
-            depth=Depth(
-                rule,
-                self.max_steps,
-                config.min_steps_of(decoder=self.decoder),
-                threshold,
-                by_length=config.by_length(decoder=self.decoder),
-            ),
+            depth=Depth(rule, self.max_steps, config.min_steps_of(decoder=self.decoder), stops_at(config.halting)),
             blocks_per_step=step.blocks,
             closing_norm=nn.LayerNorm(config.sizes.width, eps=step.norm_epsilon) if norm.closes else None,
             residual=step.residual,
@@ -78,27 +72,26 @@ class RecurrenceBuilder:
         """The norm of a sub-layer."""
         step = self.config.step
         sublayers = (3 if self.cross_attention else 2) * step.blocks * self.max_steps
-        return load_object(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
+        return resolve_name(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
 
     def transition(self) -> nn.Module:
         """The transition of a block."""
         chosen = self.config.transition
-        return load_object(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
+        return resolve_name(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
 
-    def rule(self) -> tuple[Rule, float]:
-        """The rule by which positions of this side stop, and its threshold.
+    def rule(self) -> Rule:
+        """The rule by which positions of this side stop.
 
         A classifier answers once, so that with ponder all positions of a sequence have one distribution.
         """
         config, chosen = self.config, self.config.halting
         by_length = config.by_length(decoder=self.decoder)
         if not config.halts_in(decoder=self.decoder):
-            return (AsManyStepsAsPositions() if by_length else FixedDepth()), chosen.threshold
-        kind: type[ACT] = load_object(HALTING_RULES[chosen.rule])
-        if kind.expects_loss and config.architecture == "classifier":
+            return AsManyStepsAsPositions() if by_length else FixedDepth()
+        if config.expects_loss and config.architecture == "classifier":
             chosen = dataclasses.replace(chosen, scope="sequence")
-        rule = kind(config.sizes.width, chosen, max_steps=USUAL_LENGTH if by_length else self.max_steps)
-        return rule, rule.threshold
+        kind: type[ACT] = resolve_name(HALTING_RULES[chosen.rule])
+        return kind(config.sizes.width, chosen, max_steps=USUAL_LENGTH if by_length else self.max_steps)
 
     def coordinates(self) -> Coordinates:
         """Positions and steps of this side."""
@@ -108,7 +101,7 @@ class RecurrenceBuilder:
     def position(self) -> PositionEncoder:
         """Positions of this side; distances from the end are added to the source only (decision D12)."""
         config, chosen = self.config, self.config.coordinates
-        position: PositionEncoder = load_object(POSITIONS[chosen.position]).build(config, decoder=self.decoder)
+        position: PositionEncoder = resolve_name(POSITIONS[chosen.position]).build(config, decoder=self.decoder)
         if chosen.from_end and not self.decoder and not config.source_attention.rotary_source:
             position = FromBothEnds(position, config.sizes.width, layout=chosen.layout)
         return position
@@ -123,4 +116,4 @@ class RecurrenceBuilder:
 
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
     """Return the recurrence of the encoder, or of the decoder with or without attention to a source."""
-    return load_object(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()
+    return resolve_name(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()

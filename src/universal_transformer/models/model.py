@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -31,7 +32,6 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.models.positions.numbering import check_positions, draw_positions
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.nn.config import load_object
 from universal_transformer.nn.context import NOTHING, Kept
 from universal_transformer.nn.trace import Trace
 from universal_transformer.rules import Exit
@@ -105,7 +105,7 @@ class Model(Pretrained):
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__(config)
-        parts: Parts = load_object(self.config.parts)
+        parts: Parts = resolve_name(self.config.parts)
         encoder, decoder = (side in self.config.sides for side in (False, True))
         self.source = parts.source(self.config) if encoder else None
         self.target = parts.target(self.config, self.source) if decoder else None

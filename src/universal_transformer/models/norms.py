@@ -8,7 +8,8 @@ norm         before(x)        after(x, z)                     source
 ============ ================ =============================== ====================
 """
 
-from universal_transformer.nn.block import PostNorm, Vectors
+from universal_transformer.axes import Vectors
+from universal_transformer.nn.block import PostNorm
 from universal_transformer.nn.config import StepConfig
 
 

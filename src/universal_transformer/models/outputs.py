@@ -27,7 +27,7 @@ class _OverDepth:
     @property
     def ponder_cost(self) -> Scalar:
         """Mean over real positions of ``N + R``, encoder term plus decoder term; 0 without halting."""
-        terms = [trace.ponder_cost() for trace in self.traces]
+        terms = [trace.ponder_cost for trace in self.traces]
         return sum(terms[1:], terms[0]) if terms else self.answers.new_zeros(())
 
     @property

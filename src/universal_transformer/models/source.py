@@ -17,6 +17,7 @@ from universal_transformer.models.positions.numbering import (
     without_padding,
 )
 from universal_transformer.nn.context import AttentionRecord, Context, key_mask
+from universal_transformer.rules.length import of_lengths
 
 Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
 """Token ids, ids of the words of facts, or frames."""
@@ -91,5 +92,7 @@ class SourceSide(InputSide):
             record=AttentionRecord() if call.keep.attention else None,
             keep_states=call.keep.states and reads_all,
         )
+        if self.config.by_length(decoder=False) and call.depth.max_steps is None:
+            context = of_lengths(context, positions=states.shape[1])
         states, trace = self.recurrence(self.dropout(states), context)
         return EncodedSource(states, padding, positions, trace)

@@ -5,15 +5,13 @@
 attend.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from universal_transformer.axes import Bool, Float, Heads, Padding, States, Tensor, Weights
+from universal_transformer.axes import Bool, Float, Heads, Padding, States, Tensor, Vectors, Weights
 from universal_transformer.nn.config import AttentionConfig, Sizes
-from universal_transformer.nn.context import Context, PositionEncoding, ProjectedSource, Slot, key_mask
+from universal_transformer.nn.context import Angles, Context, Number, PositionEncoding, ProjectedSource, key_mask
 
 Keys = Float[Tensor, "batch heads key head"]
 
@@ -49,15 +47,22 @@ def attend(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Heads:
-    """``softmax(Q K^T / sqrt(head)) V``. ``causal``: the mask of equally many queries and keys."""
+    """``softmax(Q K^T / sqrt(head)) V``. ``causal``: the mask of equally many queries and keys.
+
+    On a CPU 16-bit attention with gradients is computed in float32: forward and backward pass then take 0.06 to 0.35
+    of the time (heads of 32 channels, 20 to 512 positions). Without gradients the times are the same.
+    """
+    trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+    if trained and query.dtype.itemsize == 2 and query.device.type == "cpu" and not torch.compiler.is_compiling():
+        with torch.autocast("cpu", enabled=False):  # which would convert them back to 16 bits
+            exact = (part.float() for part in (query, key, value))
+            return attend(*exact, mask=mask, causal=causal, dropout=dropout).to(query.dtype)
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
 
 
 class Attention(nn.Module):
-    """What both kinds of attention have: heads, the kernel, and the map after them."""
+    """What both kinds of attention have: heads, and where they stand."""
 
-    kernel: Callable[..., Heads] = staticmethod(attend)
-    """The function that computes it."""
     rotates: bool = False
     """Whether queries and keys are rotated by their positions (`models/positions/rotary.py`)."""
 
@@ -89,14 +94,7 @@ class SelfAttention(Attention):
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width, bias=config.bias)
         self.output = nn.Linear(sizes.width, sizes.width, bias=config.bias)
 
-    def forward(
-        self,
-        states: States | Float[Tensor, "row width"],
-        context: Context,
-        *,
-        seen: States | Float[Tensor, "row width"] | None = None,
-        slot: Slot = 0,
-    ) -> Float[Tensor, "*rows width"]:
+    def forward(self, states: Vectors, context: Context, *, seen: Vectors | None = None, slot: Number = 0) -> Vectors:
         """``Concat_k(softmax(Q_k K_k^T / sqrt(d / k)) V_k) W_O`` with ``[Q; K; V] = X W_QKV``; ``X`` are ``states``.
 
         ``seen``: what keys and values are computed from, by default ``states``. Keys and values that ``context`` stores
@@ -118,7 +116,7 @@ class SelfAttention(Attention):
         if context.record is not None:
             weights = attention_weights(query.detach(), key.detach(), mask=mask, causal=causal)
             context.record.self_attention.append(weights)
-        mixed = self.kernel(query, key, value, mask=mask, causal=causal, dropout=self.active_dropout)
+        mixed = attend(query, key, value, mask=mask, causal=causal, dropout=self.active_dropout)
         return self.output(merge_heads(mixed))
 
 
@@ -134,11 +132,7 @@ class CrossAttention(Attention):
         self.output = nn.Linear(sizes.width, sizes.width, bias=config.bias)
 
     def project_source(
-        self,
-        source: States,
-        *,
-        padding: Padding | None = None,
-        rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
+        self, source: States, *, padding: Padding | None = None, rotary: Angles | None = None
     ) -> ProjectedSource:
         """``[K; V] = S W_KV``, split into heads; ``S`` are the states of ``source``, ``[batch, source, width]``.
 
@@ -149,9 +143,7 @@ class CrossAttention(Attention):
         key, value = (split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1))
         return ProjectedSource(key, value, None if padding is None else key_mask(padding))
 
-    def forward(
-        self, states: States | Float[Tensor, "row width"], context: Context, *, layer: int = 0
-    ) -> Float[Tensor, "*rows width"]:
+    def forward(self, states: Vectors, context: Context, *, layer: int = 0) -> Vectors:
         """``Concat_k(softmax(Q_k K_k^T / sqrt(d / k)) V_k) W_O`` with ``Q = X W_Q`` and K, V of the source; ``X`` are
         ``states``.
         """
@@ -164,7 +156,7 @@ class CrossAttention(Attention):
         if context.record is not None:
             weights = attention_weights(query.detach(), source.key.detach(), mask=source.mask)
             context.record.cross_attention.append(self.shown_weights(weights))
-        mixed = self.kernel(query, source.key, source.value, mask=source.mask, dropout=self.active_dropout)
+        mixed = attend(query, source.key, source.value, mask=source.mask, dropout=self.active_dropout)
         return self.output(merge_heads(mixed))
 
     def shown_weights(self, weights: Weights) -> Float[Tensor, "batch heads query shown"]:

@@ -8,12 +8,10 @@ from collections.abc import Callable
 
 from torch import nn
 
-from universal_transformer.axes import Float, States, Tensor
+from universal_transformer.axes import States, Vectors
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.config import StepConfig
-from universal_transformer.nn.context import Context, Slot
-
-Vectors = Float[Tensor, "*rows width"]
+from universal_transformer.nn.context import Context, Number
 
 
 class PostNorm(nn.Module):
@@ -62,14 +60,14 @@ class Block(nn.Module):
 
     def forward(
         self,
-        states: States | Float[Tensor, "row width"],
+        states: Vectors,
         context: Context,
         *,
-        seen: States | Float[Tensor, "row width"] | None = None,
+        seen: Vectors | None = None,
         residual: States | None = None,
-        slot: Slot = 0,
+        slot: Number = 0,
         layer: int = 0,
-    ) -> Float[Tensor, "*rows width"]:
+    ) -> Vectors:
         """With post-norm ``A = LN(X + D(SelfAttention(X)))``, ``C = LN(A + D(CrossAttention(A, source)))`` where there
         is a source, else ``C = A``, and ``H = LN(C + D(Transition(C)))``; X: ``states``, D: dropout, LN: LayerNorm.
 

@@ -6,8 +6,7 @@ A field names its decision (D1 to D18 of ``docs/model.md``). The default is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from universal_transformer.typed import DropoutRate, Positive, Range
 
@@ -96,9 +95,3 @@ class HaltingConfig:
     """ponder: expected steps of the geometric prior. None: (max_steps + 1) / 2."""
     quantile: Annotated[float, Range(0, 1, above=True)] = 0.5
     """ponder: cumulative probability at which a position stops in inference."""
-
-
-def load_object(path: str) -> Any:
-    """What an entry ``module:attribute`` of a registry names."""
-    module, _, attribute = path.partition(":")
-    return getattr(import_module(module), attribute)

@@ -6,11 +6,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor, Values, Vectors
 
 AllHeads = Float[Tensor, "batch heads stored head"]
-Slot = int | Int[Tensor, "*rows"]
-"""The number of the application of a block in a call: for all positions, or for each row."""
+Number = int | Int[Tensor, "*rows"]
+"""The number of a step, or of the application of a block, from 0: of all positions, or of each row."""
+
+
+Angles = Float[Tensor, "2 rows #heads position half"]
+"""Cosines and sines of rotary positions."""
 
 
 class ProjectedSource(NamedTuple):
@@ -25,22 +29,20 @@ class PositionEncoding(NamedTuple):
     """The position part of the coordinates, computed once for all steps."""
 
     positions: Positions
-    signal: Float[Tensor, "rows position width"] | Float[Tensor, "row width"] | None = None  # π
-    rotary: Float[Tensor, "2 rows 1 position half"] | None = None  # cosines and sines
+    signal: Vectors | None = None  # π
+    rotary: Angles | None = None
 
 
 class Depth(NamedTuple):
     """How deep a call goes: at most ``max_steps``, and no position halts before ``min_steps``.
 
-    ``rule`` says which positions stop, and ``threshold`` at which cumulative probability. ``by_length``: a sequence of
-    n real positions makes at most n steps (decision D15).
+    ``rule`` says which positions stop, and ``threshold`` at which cumulative probability.
     """
 
     rule: Any  # a nn.halting.Rule
     max_steps: int
     min_steps: int = 1
     threshold: float = 0.99
-    by_length: bool = False
 
 
 @runtime_checkable
@@ -145,7 +147,7 @@ class Context:
         last = self.lengths == step + 1
         return last if self.rows is not None else last.unsqueeze(1)
 
-    def mean_over_sequence(self, values: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    def mean_over_sequence(self, values: Values) -> Values:
         """The mean over the real positions of each sequence, for every position."""
         if self.sequences is not None:
             return self.sequences.mean(values)
@@ -155,9 +157,7 @@ class Context:
         total = (values * real).sum(dim=1, keepdim=True)
         return (total / real.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(values)
 
-    def over_sequence(
-        self, function: Callable[[States], Tensor], states: Float[Tensor, "*rows width"]
-    ) -> Float[Tensor, "*rows classes"]:
+    def over_sequence(self, function: Callable[[States], Tensor], states: Vectors) -> Vectors:
         """``function`` of the states of each sequence, for every position."""
         if self.sequences is not None:
             return self.sequences.apply(function, states)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor, Vectors
 from universal_transformer.nn.attention import SelfAttention
-from universal_transformer.nn.context import PositionEncoding
+from universal_transformer.nn.context import Number, PositionEncoding
 
 Layout = Literal["interleaved", "split"]
 
@@ -33,11 +33,6 @@ def sinusoid(
     angle = (index.float() + (layout == "interleaved")).unsqueeze(-1) * frequency
     pair = torch.sin(angle), torch.cos(angle)
     return torch.stack(pair, dim=-1).flatten(-2) if layout == "interleaved" else torch.cat(pair, dim=-1)
-
-
-def count_positions(padding: Padding) -> Positions:
-    """Positions of the real tokens, counted from 0, wherever the padding stands."""
-    return ((~padding).long().cumsum(dim=1) - 1).clamp(min=0)
 
 
 class PositionEncoder(nn.Module):
@@ -111,12 +106,12 @@ class Coordinates(nn.Module):
 
     def forward(
         self,
-        states: Float[Tensor, "*rows width"],
+        states: Vectors,
         encoding: PositionEncoding,
         *,
-        step: int | Int[Tensor, ""] | Int[Tensor, "row"],
+        step: Number,
         signals: Float[Tensor, "step channels"] | None,
-    ) -> Float[Tensor, "*rows width"]:
+    ) -> Vectors:
         """``X = H + P^t`` for ``step`` (from 0), or for the step of each row. ``signals``: from :meth:`signals`."""
         signal = encoding.signal if self.every_step else None
         if signals is not None:  # mostly one row of π serves the whole batch, so that this is a small sum

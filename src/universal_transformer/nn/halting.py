@@ -23,14 +23,9 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Scalar, Tensor
+from universal_transformer.axes import Bool, Padding, PerPosition, Scalar, Tensor, Values, Vectors
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.context import Context
-
-Values = Float[Tensor, "*rows"]
-Vectors = Float[Tensor, "*rows width"]
-Number = int | Int[Tensor, ""] | Int[Tensor, "row"]
-"""The number of a step, counted from 0: one for all positions, or one for each row."""
+from universal_transformer.nn.context import Context, Number
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -64,8 +59,6 @@ class Progress:
     remainder: Values  # R
     probability: Values | None = None  # p of this step, 0 where the position did not run
     weight: Values | None = None  # of this step's state in the output
-    term: Vectors | None = None  # what this step adds to the output
-    ran: Bool[Tensor, "*rows"] | None = None  # whether it made this step; None: all did
     inputs: tuple[Vectors, ...] = ()
     memory: tuple[Tensor, ...] = ()
     frozen: bool = True
@@ -78,20 +71,14 @@ class Progress:
         return self.states if self.shown is None else self.shown
 
     def carried(self) -> "Progress":
-        """What a step needs: not the output, nor what the step before has computed for it. A checkpointed step would
-        hold both until the backward pass.
-        """
-        return replace(self, output=None, term=None, probability=None, weight=None, ran=None)
+        """What a step needs: not the output, which a checkpointed step would hold until the backward pass."""
+        return replace(self, output=None, probability=None, weight=None)
 
     def keep(self, new: Tensor, old: Tensor) -> Tensor:
         """``new`` where a position runs, else ``old``."""
         if self.running is None or not self.frozen:
             return new
         return torch.where(self.running.view(*self.running.shape, *[1] * (new.dim() - self.running.dim())), new, old)
-
-    def only(self, values: Tensor) -> Tensor:
-        """``values`` where a position runs, else 0."""
-        return values if self.running is None else torch.where(self.running, values, torch.zeros_like(values))
 
 
 class Step(NamedTuple):
@@ -121,8 +108,6 @@ class Rule(nn.Module):
     """Whether the rule computes probabilities."""
     scope: str = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
-    expects_loss: bool = False
-    """Whether the loss is the expectation over the step at which positions stop."""
     first_step: int = 1
     """The first step that can be the last one of a position."""
 
@@ -147,8 +132,8 @@ class Rule(nn.Module):
         """
         raise NotImplementedError
 
-    def combine(self, output: Vectors, now: Progress) -> Progress:
-        """``now`` with the output S after the step, from the one before it and ``now.term``."""
+    def combine(self, was: Progress, now: Progress) -> Progress:
+        """``now``, which follows ``was``, with its output S."""
         raise NotImplementedError
 
     def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
@@ -165,13 +150,13 @@ class FixedDepth(Rule):
         steps = was.steps  # counted at the end, so that no step has a tensor of its own
         if (last := step.context.is_last(step.number)) is not False:
             steps = steps + step.context.depth.max_steps * (last * (1 if was.running is None else was.running))
-        return replace(was, states=step.new, term=step.new, steps=steps)
+        return replace(was, states=step.new, steps=steps)
 
-    def combine(self, output: Vectors, now: Progress) -> Progress:
-        return replace(now, output=now.term)
+    def combine(self, was: Progress, now: Progress) -> Progress:
+        return replace(now, output=now.states)
 
 
-def mean_over_positions(values: Float[Tensor, "batch position"], *, padding: Padding | None) -> Scalar:
+def mean_over_positions(values: PerPosition, *, padding: Padding | None) -> Scalar:
     """The mean over real positions."""
     if padding is None:
         return values.mean()
@@ -207,7 +192,7 @@ class Accumulating(Rule):
 
     def update(self, was: Progress, step: Step) -> Progress:
         p, memory = self.probability(was, step)
-        new, depth, last = step.new, step.context.depth, step.context.is_last(step.number)
+        depth, last = step.context.depth, step.context.is_last(step.number)
         if depth.min_steps > 1:
             p = p * (step.number >= depth.min_steps - 1)
         total, weight = self.decide(was.halted, p)
@@ -216,36 +201,34 @@ class Accumulating(Rule):
             halts = halts | last
         weight = torch.where(halts, 1.0 - was.halted, weight)
         if was.running is not None:
-            running, halts = was.running & ~halts, was.running & halts
-            total, p, weight = torch.where(was.running, total, was.halted), was.only(p), was.only(weight)
-            steps = was.steps + was.running
+            running, halts, steps = was.running & ~halts, was.running & halts, was.steps + was.running
+            total = torch.where(was.running, total, was.halted)
+            p, weight = (torch.where(was.running, values, 0.0) for values in (p, weight))
         else:
             running, steps = ~halts, was.steps + 1
         return replace(
             was,
-            states=was.keep(new, was.states),
+            states=was.keep(step.new, was.states),
             running=running,
             steps=steps,
             halted=total.masked_fill(halts, 1.0),
             remainder=torch.where(halts, weight, was.remainder),
             probability=p,
             weight=weight,
-            term=new if self.output_rule == "final" else weight.unsqueeze(-1) * new,
-            ran=was.running,
             memory=memory,
         )
 
-    def combine(self, output: Vectors, now: Progress) -> Progress:
-        assert now.term is not None
+    def combine(self, was: Progress, now: Progress) -> Progress:
+        assert was.output is not None
         assert now.weight is not None
-        made = now.term
+        weight, output = now.weight.unsqueeze(-1), now.states
         if self.output_rule == "mean":
-            made = output + made
+            output = was.output + weight * output
         elif self.output_rule == "interpolate":
-            made = made + (1.0 - now.weight.unsqueeze(-1)) * output
-        elif now.ran is not None:
-            made = torch.where(now.ran.unsqueeze(-1), made, output)
-        return replace(now, output=made)
+            output = weight * output + (1.0 - weight) * was.output
+        elif was.running is not None:
+            output = torch.where(was.running.unsqueeze(-1), output, was.output)
+        return replace(now, output=output)
 
     def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
         """The mean of ``N + R`` over real positions (Graves 2016, equation 11)."""
@@ -265,11 +248,6 @@ class ACT(Accumulating):
         self.frozen = config.state == "frozen"
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), self.first_bias))
-
-    @property
-    def threshold(self) -> float:
-        """The cumulative probability at which a position stops, of a call that does not choose one."""
-        return self.config.threshold
 
     @property
     def first_bias(self) -> float:

@@ -7,19 +7,17 @@ knows the step, a rule (`nn/halting.py`) knows the halting, and the loop knows n
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from universal_transformer.axes import Float, Padding, States, Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.axes import Padding, States, Tensor, Vectors
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.context import Context, Depth, ProjectedSource
+from universal_transformer.nn.context import Angles, Context, Depth, Number, ProjectedSource
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.halting import Made, Number, Progress, Rule, Step
+from universal_transformer.nn.halting import Made, Progress, Rule, Step
 from universal_transformer.nn.trace import Trace
 
 Loop = Callable[["Recurrence", States, Context], Progress]
@@ -35,13 +33,13 @@ def depth_loop(
     With a cache the loop makes all steps, because later positions may run longer and then attend to these positions at
     every step.
     """
-    rule, advance = context.depth.rule, recurrence.advancing(context)
+    rule = context.depth.rule
     now = rule.start(states, context.idle, blocks=recurrence.blocks_per_step)
     history = []
     for step in range(context.depth.max_steps):
         if step and rule.stops and context.cache is None and not runs(now.running):
             break
-        now = rule.combine(now.output, advance(now.carried(), context, step=step))
+        now = recurrence.advance(now, context, step=step)
         history.append(Made(now.probability, now.weight, now.seen if context.keep_states else None))
     return replace(now, history=tuple(history))
 
@@ -93,7 +91,6 @@ class Recurrence(nn.Module):
             steps,
             min(max(trained.min_steps if min_steps is None else min_steps, rule.first_step), steps),
             trained.threshold if threshold is None else threshold,
-            by_length=trained.by_length and max_steps is None,
         )
 
     @property
@@ -106,11 +103,7 @@ class Recurrence(nn.Module):
         return max_steps * self.blocks_per_step
 
     def project_source(
-        self,
-        source: States,
-        *,
-        padding: Padding | None = None,
-        rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
+        self, source: States, *, padding: Padding | None = None, rotary: Angles | None = None
     ) -> list[ProjectedSource]:
         """Source keys and values for every block."""
         attentions = [block.cross_attention for block in self.layers]
@@ -118,9 +111,6 @@ class Recurrence(nn.Module):
 
     def forward(self, states: States, context: Context) -> tuple[States, Trace]:
         """The states after the last step, and the trace."""
-        depth = context.depth
-        if depth.by_length:
-            context = self.of_lengths(context, positions=states.shape[1])
         context = replace(context, signals=self.coordinates.signals(context.depth.max_steps, like=states))
         last = self.loop(self, self.enter(states, context), context)
         assert last.output is not None
@@ -135,26 +125,22 @@ class Recurrence(nn.Module):
         del context
         return self.close(states)
 
-    def close(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+    def close(self, states: Vectors) -> Vectors:
         """The closing norm, where there is one: states as the output reads them."""
         return states if self.closing_norm is None else self.closing_norm(states)
 
-    def advancing(self, context: Context) -> Callable[..., Progress]:
-        """:meth:`advance`, with activation checkpointing where it is chosen: the step keeps its arguments for the
-        backward pass, and not what it computes.
-        """
-        kept = context.cache is not None or context.record is not None
-        if kept or not self.checkpointed or not torch.is_grad_enabled():
-            return self.advance
-        return partial(checkpoint, self.advance, use_reentrant=False)
-
     def advance(self, was: Progress, context: Context, *, step: Number) -> Progress:
-        """What follows ``was`` after a step (from 0), but for the output.
+        """What follows ``was`` after a step. Without an output in ``was`` it has none either: a checkpointed step
+        computes the rest by this method, and keeps what it was given in place of what it computed.
 
         With frozen states, other positions attend to a position that halted after step N as follows: in the first block
         to its last state, ``H^N + P^t``, and in each later block to what entered it at step N (decisions D9 and D14).
         """
         rule, count = context.depth.rule, self.blocks_per_step
+        keeps_nothing = context.cache is None and context.record is None
+        if self.checkpointed and keeps_nothing and was.output is not None and torch.is_grad_enabled():
+            now = checkpoint(self.advance, was.carried(), context, step=step, use_reentrant=False)
+            return rule.combine(was, now)
         new = timed = self.coordinates(was.states, context.encoding, step=step, signals=context.signals)
         shown = was.shown
         if shown is not None:
@@ -170,16 +156,5 @@ class Recurrence(nn.Module):
             )
             shown = residual = None
         now = rule.update(was, Step(timed, new, step, context, self.close))
-        return replace(now, inputs=tuple(inputs) if was.inputs else ())
-
-    def of_lengths(self, context: Context, *, positions: int) -> Context:
-        """``context`` of a call whose sequences make as many steps as they have positions (decision D15)."""
-        depth = context.depth
-        if positions > depth.max_steps:
-            raise UserError(
-                f'max_steps="length": a sequence of {positions:,} positions; at most {depth.max_steps:,} steps'
-            )
-        most = max(1, positions)
-        depth = depth._replace(max_steps=most, min_steps=min(depth.min_steps, most))
-        lengths = None if context.padding is None else (~context.padding).sum(dim=1)
-        return replace(context, depth=depth, lengths=lengths)
+        now = replace(now, inputs=tuple(inputs) if was.inputs else ())
+        return now if was.output is None else rule.combine(was, now)

@@ -20,16 +20,16 @@ def stacked(values: Iterable[Tensor | None]) -> Tensor | None:
 class Trace:
     """What happened over depth: read by the ponder cost, the plots and the explorer alike.
 
-    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``cost``: the ponder cost
-    of the rule. ``probability`` and ``weight`` (of rules that decide) have one row a step made. Kept on request:
-    ``self_attention`` and ``cross_attention``, one row a layer application, and ``states``, ``H^t`` after each step
-    made, after the closing norm where there is one.
+    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``ponder_cost``: mean
+    N + R over real positions, or the cost of another rule; 0 for a fixed depth. ``probability`` and ``weight`` (of
+    rules that decide) have one row a step made. Kept on request: ``self_attention`` and ``cross_attention``, one row a
+    layer application, and ``states``, ``H^t`` after each step made, after the closing norm where there is one.
     """
 
     steps: PerPosition
     remainder: PerPosition
     padding: Padding | None
-    cost: Scalar
+    ponder_cost: Scalar
     probability: PerStep | None = None
     weight: PerStep | None = None
     self_attention: Float[Tensor, "layer batch heads query key"] | None = None
@@ -60,7 +60,3 @@ class Trace:
     def mean_steps(self) -> Scalar:
         """Mean N over real positions."""
         return mean_over_positions(self.steps, padding=self.padding)
-
-    def ponder_cost(self) -> Scalar:
-        """Mean N + R over real positions, or the cost of another rule; 0 for a fixed depth: nothing is decided."""
-        return self.cost

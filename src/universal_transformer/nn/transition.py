@@ -10,12 +10,12 @@ and the slot of the block application. An attribute ``pointwise`` that is True p
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Tensor
+from universal_transformer.axes import Vectors
 from universal_transformer.nn.config import Sizes, TransitionConfig
-from universal_transformer.nn.context import Context, Slot
+from universal_transformer.nn.context import Context, Number
 
 
-def relu(states: Float[Tensor, "*rows channels"]) -> Float[Tensor, "*rows channels"]:
+def relu(states: Vectors) -> Vectors:
     """ReLU, in place without gradients: with them a backward hook of the map before does not allow it."""
     return torch.relu(states) if states.requires_grad else torch.relu_(states)
 
@@ -32,8 +32,6 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(sizes.filter_width, sizes.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(
-        self, states: Float[Tensor, "*rows width"], context: Context, *, slot: Slot = 0
-    ) -> Float[Tensor, "*rows width"]:
+    def forward(self, states: Vectors, context: Context, *, slot: Number = 0) -> Vectors:
         del context, slot
         return self.outer(self.dropout(relu(self.inner(states))))

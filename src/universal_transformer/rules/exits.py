@@ -25,9 +25,9 @@ from typing import ClassVar
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.axes import Bool, Float, Tensor, Values, Vectors
 from universal_transformer.nn.context import Context
-from universal_transformer.nn.halting import Accumulating, Progress, Step, Values, Vectors, accumulation_dtype
+from universal_transformer.nn.halting import Accumulating, Progress, Step, accumulation_dtype
 
 Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,

@@ -17,9 +17,9 @@ import math
 import torch
 from torch.nn.functional import logsigmoid
 
-from universal_transformer.axes import Float, Padding, Scalar, Tensor
+from universal_transformer.axes import Float, Padding, Scalar, Tensor, Values, Vectors
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import ACT, Progress, Step, Values, Vectors, mean_over_positions
+from universal_transformer.nn.halting import ACT, Progress, Step, mean_over_positions
 
 
 def log_distribution(logits: Float[Tensor, "step *rows"]) -> Float[Tensor, "step *rows"]:
@@ -67,15 +67,9 @@ class PonderNet(StateProbability):
     Its memory in training: the logits of all steps, from which the KL term is computed.
     """
 
-    expects_loss = True
-
     def __init__(self, width: int, config: HaltingConfig, *, max_steps: int = 1) -> None:
         super().__init__(width, config, max_steps=max_steps)
         self.output_rule = "final"
-
-    @property
-    def threshold(self) -> float:
-        return self.config.quantile
 
     @property
     def obstacle(self) -> str | None:

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu
 
-from universal_transformer.axes import Padding, Scalar
+from universal_transformer.axes import Padding, Scalar, Vectors
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import Progress, Vectors
+from universal_transformer.nn.halting import Progress
 from universal_transformer.rules.ponder import StateProbability
 
 
@@ -35,9 +35,9 @@ class StickBreaking(StateProbability):
     def start(self, states: Vectors, padding: Padding | None, *, blocks: int = 1) -> Progress:
         return replace(super().start(states, padding, blocks=blocks), shown=states)
 
-    def combine(self, output: Vectors, now: Progress) -> Progress:
+    def combine(self, was: Progress, now: Progress) -> Progress:
         """The output, and ``s^t``; of a position that has halted h is 1, and s the output."""
-        now = super().combine(output, now)
+        now = super().combine(was, now)
         assert now.output is not None
         shown = now.output + (1.0 - now.halted).unsqueeze(-1) * now.states
         return replace(now, shown=shown.to(now.states.dtype))

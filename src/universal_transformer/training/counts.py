@@ -40,7 +40,7 @@ class Counts:
         shares = {side: trace.num_positions() / self.positions[side] for side, trace in traces.items()}
         if self.sequences is not None:
             shares = {side: len(trace.steps) / self.sequences for side, trace in traces.items()}
-        terms = [trace.ponder_cost() * shares[side] for side, trace in traces.items()]
+        terms = [trace.ponder_cost * shares[side] for side, trace in traces.items()]
         return sum(terms, self.targets.new_zeros(()))
 
     def mean_steps(self, traces: Mapping[Side, Trace]) -> Scalar:

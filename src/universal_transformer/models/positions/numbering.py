@@ -6,7 +6,6 @@ from torch.nn.functional import pad
 from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import CoordinatesConfig
-from universal_transformer.nn.coordinates import count_positions
 
 
 def check_positions(positions: Tensor, *, rows: int, length: int, name: str) -> None:
@@ -25,6 +24,11 @@ def check_positions(positions: Tensor, *, rows: int, length: int, name: str) -> 
 def without_padding(padding: Padding) -> Padding | None:
     """``None`` when nothing is padding, so that attention can use its fastest kernel. An export serves both cases."""
     return padding if torch.compiler.is_exporting() or bool(padding.any()) else None
+
+
+def count_positions(padding: Padding) -> Positions:
+    """Positions of the real tokens, counted from 0, wherever the padding stands."""
+    return ((~padding).long().cumsum(dim=1) - 1).clamp(min=0)
 
 
 def default_positions(length: int, *, padding: Padding | None, device: torch.device) -> Positions:

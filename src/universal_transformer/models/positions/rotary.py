@@ -11,11 +11,8 @@ from universal_transformer.axes import Float, Heads, Padding, Positions, States,
 from universal_transformer.models.positions.numbering import reverse_positions
 from universal_transformer.nn.attention import CrossAttention, SelfAttention, split_heads
 from universal_transformer.nn.config import AttentionConfig, Sizes
-from universal_transformer.nn.context import PositionEncoding, ProjectedSource
+from universal_transformer.nn.context import Angles, PositionEncoding, ProjectedSource
 from universal_transformer.nn.coordinates import PositionEncoder
-
-Angles = Float[Tensor, "2 rows #heads position half"]
-"""Cosines and sines."""
 
 
 def rotate(

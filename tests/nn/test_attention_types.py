@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from universal_transformer.execution.kernels import attend
+from universal_transformer.nn.attention import attend
 
 
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
