@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from universal_transformer.axes import Index, Rows, States, Tensor
+from universal_transformer.axes import Rows, States, Tensor
 from universal_transformer.execution.cache import CacheStore, KeyValueCache, cache_stores
 from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to
 from universal_transformer.execution.rows import BatchLayout, Changed, StepOfRows, Store, choose, indices_of, rows_of
@@ -61,9 +61,9 @@ def install(module: nn.Module, halting_execution: HaltingExecution = "auto") -> 
             part.loop = compact_loop if halting_execution == "auto" else depth_loop
 
 
-RowsMade = tuple[Index, Made]
+RowsMade = tuple[Tensor, Made]
 """Rows that made a step, and what a trace reads of it."""
-RowsEnded = tuple[Index, Progress]
+RowsEnded = tuple[Tensor, Progress]
 """Rows that make no further step, and what they have."""
 
 

@@ -157,7 +157,7 @@ class Context:
         total = (values * real).sum(dim=1, keepdim=True)
         return (total / real.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(values)
 
-    def over_sequence(self, function: Callable[[States], Tensor], states: Vectors) -> Vectors:
+    def over_sequence(self, function: Callable[[States], Tensor], states: Vectors) -> Float[Tensor, "*rows classes"]:
         """``function`` of the states of each sequence, for every position."""
         if self.sequences is not None:
             return self.sequences.apply(function, states)
