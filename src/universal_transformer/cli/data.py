@@ -131,10 +131,10 @@ def _is_recipe(name: str) -> bool:
 
 def _check_recipe(name: str, fields: Sequence[str], *, folder: str) -> int:
     """Load the data of a recipe as its training does, and print what they look like; nothing is trained or written."""
-    from universal_transformer.cli.data_lines import data_lines
     from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
     from universal_transformer.runs.opened import load_data
+    from universal_transformer.tasks.data_lines import data_lines
 
     with data_dir(folder):
         task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))

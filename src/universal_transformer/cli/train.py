@@ -100,9 +100,9 @@ class Train(OnData):
         path = Path(name) if Path(name).name not in ("", "..") else Path(name).resolve()  # "." has no name of its own
         folder = Path(self.run or (f"{path}-halting" if self.stage else f"runs/{name}-{config.digest()}"))
         if self.dry_run:
-            from universal_transformer.cli.dry_run import estimate
+            from universal_transformer.training.dry_run import estimate
 
-            say("\n".join(estimate(config).lines()))
+            say("\n".join(estimate(config, load_data(config)).lines()))
             print(f"nothing was trained; a run would be kept in {folder}")
             return 0
         _check_new(folder)
@@ -212,7 +212,7 @@ def start(
     accepted: Sequence[str] = (),
 ) -> TrainingResult:
     """Print the data and the folder, then train; torch is imported here."""
-    from universal_transformer.cli.data_lines import data_lines
+    from universal_transformer.tasks.data_lines import data_lines
 
     if not quiet:
         # without test files the validation examples are the test set: they are listed once

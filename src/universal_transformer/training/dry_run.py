@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import pick_device
@@ -35,6 +37,8 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call, Model
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
+from universal_transformer.tasks.data_lines import data_lines
+from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.typed import replaced
@@ -54,20 +58,12 @@ rows. Measured over 320 updates with the limit of `cli.keep_few_kernels`."""
 
 
 @dataclass(frozen=True)
-class BatchShape:
-    """Rows of a batch, and source and target positions of each row, padding included."""
-
-    rows: int
-    source: int
-    target: int
-
-
-@dataclass(frozen=True)
 class SampledBatch:
-    """A batch of the sample: the numbers of its examples, and its shape."""
+    """A batch of the sample: the numbers of its examples, and the positions of each row, padding included."""
 
     indices: list[int]
-    shape: BatchShape
+    source: int
+    target: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Estimate:
     """What a run would cost."""
 
     config: RunConfig
-    examples: dict[str, int]
+    task: Task
     parameters: int
     updates_per_epoch: int
     flops: float
@@ -92,25 +88,28 @@ class Estimate:
     """Bytes of keys and values while a target as long as the longest of the sample is decoded."""
     halting: tuple[str, ...]
     """What happens to the halted positions of each side that halts."""
-    notes: tuple[str, ...]
-    data: tuple[str, ...]
-    """What the data look like as tokens."""
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
-        most = "at most " if self.config.model.halts or self.config.model.by_length(decoder=False) else ""
+        task, most = self.task, "at most " if self.config.model.halts or self._by_length else ""
+        counts = {"train": len(task.train), "validation": len(task.validation)}
+        counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
         return [
             f"recipe      {self.config.recipe}",
-            f"examples    {', '.join(f'{name} {count:,}' for name, count in self.examples.items())}",
+            f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      {self._memory()}",
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
-            *self.data,
-            *(f"note        {text}" for text in self.notes),
+            *data_lines(task),
+            *(f"note        {text}" for text in task.notes),
         ]
+
+    @property
+    def _by_length(self) -> bool:
+        return self.config.model.by_length(decoder=False)
 
     def _memory(self) -> str:
         start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
@@ -126,8 +125,7 @@ class Estimate:
         training, seconds = self.config.training, self.start.seconds
         rate = f"{1000 * seconds:,.0f} ms an update"
         if self.config.model.halts:
-            by_length = self.config.model.by_length(decoder=False)
-            most = "all" if by_length else self.config.model.max_steps
+            most = "all" if self._by_length else self.config.model.max_steps
             rate += f" of {self.start.steps:.1f} steps, as at the start ({1000 * self.full.seconds:,.0f} ms of {most})"
         epoch = f"{_duration(seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
         ends = [60 * training.minutes] if training.minutes else []
@@ -136,43 +134,32 @@ class Estimate:
         return f"{rate}, {epoch}; the run ends after {_duration(min(ends))} or {updates:,.0f} updates"
 
 
-def estimate(config: RunConfig) -> Estimate:
-    """Load the data, count operations on a model without memory, measure a few updates of a real one."""
-    from universal_transformer.cli.data_lines import data_lines
-    from universal_transformer.runs.opened import load_data
-
-    task, training = load_data(config), config.training
-    configured = task.configure(config.model)
-    model = build_on_meta(configured)
-    batches, updates = _batches(task.train, batch_tokens=training.batch_tokens)
-    by_length = sorted(batches, key=lambda batch: batch.shape.source + batch.shape.target)
-    counted = [by_length[len(batches) * (2 * i + 1) // (2 * COUNTED_BATCHES)] for i in range(COUNTED_BATCHES)]
-    flops = 3 * sum(forward_flops(model, batch.shape) for batch in counted) / COUNTED_BATCHES
+def estimate(config: RunConfig, task: Task) -> Estimate:
+    """Count operations on a model without memory, and measure a few updates of a real one."""
+    training, model = config.training, build_on_meta(task.configure(config.model))
+    batches, updates = sampled_batches(task.train, batch_tokens=training.batch_tokens)
+    by_length = sorted(batches, key=lambda batch: batch.source + batch.target)
+    counted = [by_length[len(batches) * (2 * i + 1) // (2 * COUNTED_BATCHES)].indices for i in range(COUNTED_BATCHES)]
+    collated = [collate([task.train[index] for index in indices], indices=indices) for indices in counted]
     start, full = measured_updates(config, task, counted=counted, largest=largest_batches(batches))
     weights, kept = 4.0 * model.num_parameters(), training.average_checkpoints or 0
     return Estimate(
         config=config,
-        examples={
-            "train": len(task.train),
-            "validation": len(task.validation),
-            **{name: len(examples) for name, examples in task.test.items() if name != "validation"},
-        },
+        task=task,
         parameters=model.num_parameters(),
         updates_per_epoch=updates,
-        flops=flops,
+        flops=3 * mean(forward_flops(model, batch) for batch in collated),
         start=start,
         full=full,
         copies=weights * (1 + kept),  # the best, and those to average
         saved=weights * (4 + kept + max(2, kept)),  # each file as bytes, and the largest of them twice
-        cached=cache_bytes(model, length=max(batch.shape.target for batch in batches)),
+        cached=cache_bytes(model, length=max(batch.target for batch in batches)),
         halting=tuple(halted_positions(model)),
-        notes=task.notes,
-        data=tuple(data_lines(task)),
     )
 
 
 def measured_updates(
-    config: RunConfig, task: Task, *, counted: Sequence[SampledBatch], largest: Sequence[SampledBatch]
+    config: RunConfig, task: Task, *, counted: Sequence[list[int]], largest: Sequence[list[int]]
 ) -> tuple[UpdateCost, UpdateCost]:
     """Measure updates of the initial model, as it halts and with all steps; nothing of them is kept."""
     device = pick_device(config.training.device, field="training.device")
@@ -180,12 +167,11 @@ def measured_updates(
     with repeatable(threads=config.training.threads, device=device):
         model = build(task.configure(config.model))
         updates = MeasuredUpdates(model, task.train, training=config.training, device=device)
-        chosen, most = [batch.indices for batch in counted], [batch.indices for batch in largest]
-        start = updates.cost(chosen, largest=most)
+        start = updates.cost(counted, largest=largest)
         if not config.model.halts:
             return start, start
         updates.never_halt()
-        return start, updates.cost(chosen, largest=most)
+        return start, updates.cost(counted, largest=largest)
 
 
 def halted_positions(model: Model) -> list[str]:
@@ -202,34 +188,30 @@ def halted_positions(model: Model) -> list[str]:
     return found
 
 
-def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[SampledBatch], int]:
+def sampled_batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[SampledBatch], int]:
     """Return the batches that a sample of the examples makes, and the updates of an epoch."""
-    stride = max(1, len(examples) // EXAMPLES)
-    numbers = range(0, len(examples), stride)
+    numbers = range(0, len(examples), max(1, len(examples) // EXAMPLES))
     sample = [examples[index] for index in numbers]
     batches = BucketSampler(sizes(sample), batch_tokens=batch_tokens, seed=0, shuffle=True).epoch(0)
     found = [
         SampledBatch(
             indices=[numbers[index] for index in batch],
-            shape=BatchShape(
-                rows=len(batch),
-                source=max(len(sample[index].source) for index in batch),
-                target=max(target_size(sample[index]) for index in batch),
-            ),
+            source=max(len(sample[index].source) for index in batch),
+            target=max(target_size(sample[index]) for index in batch),
         )
         for batch in batches
     ]
     return found, max(1, round(len(batches) * len(examples) / len(sample)))
 
 
-def largest_batches(batches: Sequence[SampledBatch]) -> list[SampledBatch]:
+def largest_batches(batches: Sequence[SampledBatch]) -> list[list[int]]:
     """Return the batches that need most memory: of most positions, targets, and pairs of positions."""
-    measures: list[Callable[[BatchShape], int]] = [
-        lambda shape: shape.rows * (shape.source + shape.target),
-        lambda shape: shape.rows * shape.target,
-        lambda shape: shape.rows * (shape.source + shape.target) ** 2,
+    measures: list[Callable[[SampledBatch], int]] = [
+        lambda batch: len(batch.indices) * (batch.source + batch.target),
+        lambda batch: len(batch.indices) * batch.target,
+        lambda batch: len(batch.indices) * (batch.source + batch.target) ** 2,
     ]
-    return [max(batches, key=lambda batch: measure(batch.shape)) for measure in measures]
+    return [max(batches, key=measure).indices for measure in measures]
 
 
 def build_on_meta(config: AnyModelConfig) -> Model:
@@ -247,26 +229,13 @@ class _NoValues(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def forward_flops(model: Model, shape: BatchShape) -> int:
+def forward_flops(model: Model, batch: Batch) -> int:
     """Return the operations of one forward pass of a batch; a multiplication and an addition are counted as two.
 
     `model` is on the meta device (`build_on_meta`). Only matrix products and convolutions are counted.
     """
-    config = model.config
-    if isinstance(config, ModelConfig) and config.halts:
-        model = build_on_meta(replaced(config, {"halting.side": "none"}))
-    inside = {
-        "facts": (config.vocabulary.max_fact_words,),
-        "frames": (config.inputs.features,),
-        "patches": (config.inputs.features,),
-    }.get(config.inputs.kind, ())
-    kind = torch.float32 if config.inputs.kind in ("frames", "patches") else torch.long
-    source = torch.zeros(shape.rows, shape.source, *inside, dtype=kind, device="meta")
-    if model.writes == "frames":
-        target = torch.zeros(shape.rows, shape.target, model.target.features, device="meta")
-    else:
-        target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
-    inputs = {"encoder_decoder": (source, target), "language_model": (target,)}
+    if isinstance(model.config, ModelConfig) and model.config.halts:
+        model = build_on_meta(replaced(model.config, {"halting.side": "none"}))
     # torch counts the attention that forms its scores, which is the kernel MATH
     with (
         FlopCounterMode(display=False) as counter,
@@ -274,7 +243,7 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
         sdpa_kernel(SDPBackend.MATH),
         _NoValues(),
     ):
-        model(*inputs.get(config.architecture, (source,)))
+        model(*inputs_of(batch.to("meta"), model=model))
     return counter.get_total_flops()
 
 

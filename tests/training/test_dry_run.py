@@ -16,21 +16,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.cli import dry_run, main
-from universal_transformer.cli.dry_run import (
-    BatchShape,
-    build_on_meta,
-    cache_bytes,
-    estimate,
-    forward_flops,
-    halted_positions,
-)
+from universal_transformer.cli import main, train
+from universal_transformer.data.batch import Batch
 from universal_transformer.models.components import ENCODERS, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
-from universal_transformer.runs import opened
 from universal_transformer.tasks import (
     AgreementData,
     AlgorithmicData,
@@ -46,6 +38,14 @@ from universal_transformer.tasks import (
     StoriesData,
     TranslationData,
     VoiceData,
+)
+from universal_transformer.training import dry_run
+from universal_transformer.training.dry_run import (
+    build_on_meta,
+    cache_bytes,
+    estimate,
+    forward_flops,
+    halted_positions,
 )
 from universal_transformer.training.update_cost import UpdateCost
 
@@ -91,10 +91,9 @@ NOT_FETCHED = tuple(name for name in RECIPES if name.startswith("wmt14"))
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # from turning oneDNN off
 @pytest.mark.parametrize("name", MODELS)
 def test_operations_and_parameters_without_memory_are_those_of_real_tensors(name):
-    config, shape = MODELS[name], BatchShape(rows=5, source=14, target=13)
+    config = MODELS[name]
     model = build(config).eval()
-    source = torch.randint(4, 23, (shape.rows, shape.source))
-    target = torch.randint(4, 23, (shape.rows, shape.target))
+    source, target = torch.randint(4, 23, (5, 14)), torch.randint(4, 23, (5, 13))
     inputs = {"encoder_decoder": (source, target), "language_model": (target,)}
     # torch counts nothing inside of oneDNN's LSTM, and the attention only that forms its scores
     one_dnn = torch.backends.mkldnn.flags(enabled=not isinstance(config, LstmConfig))
@@ -103,13 +102,13 @@ def test_operations_and_parameters_without_memory_are_those_of_real_tensors(name
         model(*inputs.get(config.architecture, (source,)))
     meta = build_on_meta(config)
     assert meta.num_parameters() == model.num_parameters()
-    assert forward_flops(meta, shape) == counter.get_total_flops() > 0
+    assert forward_flops(meta, Batch(source, target, torch.arange(5))) == counter.get_total_flops() > 0
 
 
 def test_a_halting_model_is_counted_at_its_cap():
     fixed, halting = (build_on_meta(config_of(**SIZES, halting=halts)) for halts in (False, True))
-    shape = BatchShape(rows=2, source=5, target=4)
-    assert forward_flops(fixed, shape) == forward_flops(halting, shape)
+    batch = Batch(torch.full((2, 5), 4), torch.full((2, 4), 4), torch.arange(2))
+    assert forward_flops(fixed, batch) == forward_flops(halting, batch)
 
 
 LEFT_OUT = "halted positions are left out where this saves time"
@@ -178,7 +177,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
     monkeypatch.setattr(dry_run, "EXAMPLES", 256)
     monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
-    monkeypatch.setattr(opened, "load_data", lambda config: loaded(config.data))
+    monkeypatch.setattr(train, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data
     many = isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData)
     small = ["--train-examples", "500"] if many else []
@@ -238,8 +237,9 @@ def test_twice_the_steps_cost_about_twice_as_much(monkeypatch):
     config = RECIPES["stories"]()
     data = dataclasses.replace(config.data, train_stories=100, validation_stories=5, test_stories=5)
     deep = with_fields(config.model, max_steps=2 * config.model.max_steps)
-    base = estimate(dataclasses.replace(config, data=data))
-    more = estimate(dataclasses.replace(config, data=data, model=deep))
+    task = data.load()
+    base = estimate(dataclasses.replace(config, data=data), task)
+    more = estimate(dataclasses.replace(config, data=data, model=deep), task)
     assert more.flops / base.flops == pytest.approx(2, rel=0.01)
     assert more.parameters == base.parameters
 
