@@ -6,9 +6,10 @@ import shutil
 import pytest
 
 from universal_transformer.cli import main
-from universal_transformer.cli.evaluate import Evaluate, evaluate_run, open_with_task
+from universal_transformer.cli.evaluate import Evaluate, evaluate_run
 from universal_transformer.cli.parser import parse
 from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
+from universal_transformer.runs.opened import open_with_task
 
 SMALL = [
     "--width",

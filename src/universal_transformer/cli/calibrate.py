@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.options import Computing, Name, OnData, OnTestFiles, RunWord
 from universal_transformer.cli.output import FAILED, data_dir, note, say
-from universal_transformer.cli.own_tests import OwnTests
 from universal_transformer.cli.parser import Written
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
+from universal_transformer.tasks.own_tests import OwnTests
 from universal_transformer.typed import AtLeastOne, typed
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ class Calibrate(OnTestFiles, OnData, Computing):
                 f"{self.run}: a pretrained model, in whose folder nothing is written; copy {show_path(folder)} and "
                 "calibrate the copy"
             )
-        from universal_transformer.cli.evaluate import open_with_task, progress_bar
+        from universal_transformer.cli.evaluate import progress_bar
         from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
         from universal_transformer.evaluation.depth_curves import calibrate
         from universal_transformer.evaluation.measure import Selection
         from universal_transformer.evaluation.settings import DepthRule
-        from universal_transformer.runs.opened import read_config
+        from universal_transformer.runs.opened import open_with_task, read_config
 
         rule = typed(self.rule, DepthRule, where="--rule") if self.rule else None
         if self.split == "train":

@@ -31,8 +31,9 @@ class Demo:
         if not _train(folder):
             note(f"call {_command(folder)} again to continue")
             return INTERRUPTED
-        from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
+        from universal_transformer.cli.evaluate import evaluate_run, save_report
         from universal_transformer.cli.plot import draw
+        from universal_transformer.runs.opened import open_with_task
 
         run, task = open_with_task(folder)
         report, name = evaluate_run(run, task)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.options import (
     Answering,
@@ -22,7 +22,6 @@ from universal_transformer.cli.options import (
     OnTestFiles,
 )
 from universal_transformer.cli.output import check_writable, data_dir, is_first, say
-from universal_transformer.cli.own_tests import OwnTests, load_own_tests
 from universal_transformer.cli.parser import Written
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -30,13 +29,15 @@ from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, METRICS
-from universal_transformer.typed import AtLeastOne, listed
+from universal_transformer.runs.opened import open_with_task
+from universal_transformer.tasks.own_tests import OwnTests
+from universal_transformer.typed import AtLeastOne
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
     from universal_transformer.runs.opened import Run
-    from universal_transformer.tasks.task import Task, TaskData
+    from universal_transformer.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
         sys.stdout.flush()
         path = save_report(report, run, name=name)
         if self.record:
-            from universal_transformer.cli.record import record
+            from universal_transformer.recipes.record import record
 
             record(Path(self.record), run, report, arguments=[*self.arguments])
         if not self.json:
@@ -117,50 +118,6 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
         }
         parts = ["calibrated"] * calibrated + [f"{name}{value}" for name, value in chosen.items() if value is not None]
         return "-".join(["report", *parts]) + ".json"
-
-
-def open_with_task(
-    folder: Path,
-    *,
-    device: str = "auto",
-    data_dir: str = "",
-    other: str = "",
-    own: OwnTests | None = None,
-    halting_execution: Literal["auto", "masked"] | None = None,
-    validation_size: int | None = None,
-) -> tuple[Run, Task]:
-    """Load the run in `folder` and its data (from `data_dir`, if that is given), the data set `other`, or own tests.
-
-    `validation_size` replaces the number of validation examples that a task draws.
-    """
-    from universal_transformer.runs.opened import load_task, open_run
-    from universal_transformer.tasks.task import with_validation_size
-
-    run = open_run(folder, device=device, halting_execution=halting_execution)
-    if other:
-        from universal_transformer.tasks import OTHER_TESTS
-
-        if other not in OTHER_TESTS:
-            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS)}")
-        architecture = run.model.config.architecture
-        if architecture != "language_model":
-            raise UserError(
-                f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "
-                "language model (ut train text, agreement or lambada)"
-            )
-        return run, OTHER_TESTS[other](run.codec, data_dir=data_dir)
-    if data_dir and hasattr(run.config.data, "data_dir"):
-        run = with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))
-    if validation_size is not None:
-        run = with_data(run, with_validation_size(run.config.data, validation_size))
-    if own is not None and (own.files or own.targets or own.group is not None):
-        return run, load_own_tests(run, own)
-    return run, load_task(run)
-
-
-def with_data(run: Run, data: TaskData) -> Run:
-    """Return a run with another configuration of its data."""
-    return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
 
 
 def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple[Report, str]:

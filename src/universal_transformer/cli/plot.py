@@ -30,8 +30,9 @@ class Plot(OnData, OfRun):
 
     def __call__(self) -> int:
         """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
-        from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
+        from universal_transformer.cli.evaluate import evaluate_run, save_report
         from universal_transformer.evaluation.report import Report
+        from universal_transformer.runs.opened import open_with_task
 
         folder = find(self.run)
         with data_dir(self.data_dir):

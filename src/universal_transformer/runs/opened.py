@@ -16,10 +16,12 @@ from universal_transformer.files import quoted, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.runs.folder import CONFIG, HELD_OUT, METRICS
+from universal_transformer.typed import listed
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
-    from universal_transformer.tasks.task import Codec, Task
+    from universal_transformer.tasks.own_tests import OwnTests
+    from universal_transformer.tasks.task import Codec, Task, TaskData
     from universal_transformer.training.config import RunConfig
 
 
@@ -115,6 +117,49 @@ def load_task(run: Run) -> Task:
         if ours != theirs:
             raise UserError(f"{name}: the data have changed since training: {path} was {theirs!r}, is now {ours!r}")
     return task
+
+
+def open_with_task(
+    folder: Path,
+    *,
+    device: str = "auto",
+    data_dir: str = "",
+    other: str = "",
+    own: OwnTests | None = None,
+    halting_execution: Literal["auto", "masked"] | None = None,
+    validation_size: int | None = None,
+) -> tuple[Run, Task]:
+    """Load the run in `folder` and its data (from `data_dir`, if that is given), the data set `other`, or own tests.
+
+    `validation_size` replaces the number of validation examples that a task draws.
+    """
+    from universal_transformer.tasks import OTHER_TESTS
+    from universal_transformer.tasks.task import with_validation_size
+
+    run = open_run(folder, device=device, halting_execution=halting_execution)
+    if other:
+        if other not in OTHER_TESTS:
+            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS)}")
+        if (architecture := run.model.config.architecture) != "language_model":
+            raise UserError(
+                f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "
+                "language model (ut train text, agreement or lambada)"
+            )
+        return run, OTHER_TESTS[other](run.codec, data_dir=data_dir)
+    if data_dir and hasattr(run.config.data, "data_dir"):
+        run = _with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))
+    if validation_size is not None:
+        run = _with_data(run, with_validation_size(run.config.data, validation_size))
+    if own is None or not (own.files or own.targets or own.group is not None):
+        return run, load_task(run)
+    tasks = {name: load_task(_with_data(run, data)) for name, data in own.data_of(run.config.data).items()}
+    notes = dict.fromkeys(note for task in tasks.values() for note in task.notes)
+    tests = {name: task.test["test"] for name, task in tasks.items()}
+    return run, dataclasses.replace(next(iter(tasks.values())), test=tests, notes=tuple(notes))
+
+
+def _with_data(run: Run, data: TaskData) -> Run:
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
 
 
 def with_found_files(config: RunConfig, folder: Path, *, may_miss: Collection[str] = ()) -> RunConfig:
