@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, constant_rate, start
+from universal_transformer.recipes.start import Changes, constant_rate, family, start
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.algorithmic import FIRST_SYMBOL
 from universal_transformer.tasks.digits import PROBLEMS, Problem
 from universal_transformer.training.config import RunConfig
-from universal_transformer.typed import replaced
+from universal_transformer.typed import replaced, typed
 
 OPERATOR = FIRST_SYMBOL + 10
 """Id of the "+" or the "*" between decimal numbers: special tokens and ten digits come before."""
@@ -24,46 +24,32 @@ _DIGITS = {
 }
 
 
-def _digits(problem: Problem) -> RunConfig:
+def _digits(name: str) -> RunConfig:
     """Examples of seed 1: those of seed 0 were used while these recipes were chosen."""
+    problem: Problem = typed(name, Problem, where="problem")
     base = 2 if PROBLEMS[problem].binary else 10
-    return start(problem, AlgorithmicData(problem=problem, base=base, test_examples=100, seed=1), _DIGITS)
+    return start(name, AlgorithmicData(problem=problem, base=base, test_examples=100, seed=1), _DIGITS)
 
 
-def copy() -> RunConfig:
-    """Copy digits: lengths 1 to 40 in training, up to 400 in the test (table 4)."""
-    return _digits("copy")
-
-
-def reverse() -> RunConfig:
-    """Reverse digits: lengths 1 to 40 in training, up to 400 in the test (table 4)."""
-    return _digits("reverse")
-
-
-def addition() -> RunConfig:
-    """Add two numbers: lengths 3 to 40 in training, up to 400 in the test (table 4)."""
-    return _digits("addition")
-
-
-def parity() -> RunConfig:
-    """Whether a binary sequence has an odd number of ones, answered with one digit: lengths 1 to 40 in training."""
-    return _digits("parity")
-
-
-def prefix_parity() -> RunConfig:
-    """Parity of every prefix of a binary sequence: lengths 1 to 40 in training, up to 400 in the test."""
-    return _digits("prefix-parity")
-
-
-def sorting() -> RunConfig:
-    """Sort digits: lengths 1 to 40 in training, up to 400 in the test."""
-    return _digits("sorting")
-
-
-def multiplication() -> RunConfig:
-    """Multiply a long number by one digit: lengths 3 to 40 in training, up to 400 in the test."""
-    return _digits("multiplication")
-
+MAIN = family(
+    _digits,
+    {
+        "copy": "Copy digits: lengths 1 to 40 in training, up to 400 in the test (table 4).",
+        "reverse": "Reverse digits: lengths 1 to 40 in training, up to 400 in the test (table 4).",
+        "addition": "Add two numbers: lengths 3 to 40 in training, up to 400 in the test (table 4).",
+        "parity": "Whether a binary sequence has an odd number of ones, answered with one digit: lengths 1 to 40 in "
+        "training.",
+        "sorting": "Sort digits: lengths 1 to 40 in training, up to 400 in the test.",
+        "multiplication": "Multiply a long number by one digit: lengths 3 to 40 in training, up to 400 in the test.",
+    },
+)
+OF_TABLES = family(
+    _digits,
+    {
+        "prefix-parity": "Parity of every prefix of a binary sequence: lengths 1 to 40 in training, up to 400 in the "
+        "test.",
+    },
+)
 
 _DISTANCES = {
     "data.test_lengths": (40, 80, 200, 400, 1000, 2000),

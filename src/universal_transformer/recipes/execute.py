@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, start
+from universal_transformer.recipes.start import Changes, family, named, start
 from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.algorithmic import FIRST_SYMBOL
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.training.config import RunConfig
-from universal_transformer.typed import replaced
+from universal_transformer.typed import replaced, typed
 
 _PROGRAMS = {
     "model.depth.max_steps": 6,
@@ -30,39 +30,25 @@ def lte() -> RunConfig:
     return start("lte", LearningToExecuteData(problem="program"), _PROGRAMS)
 
 
-def lte_copy() -> RunConfig:
-    """Repeat a number of up to 55 digits (table 5)."""
-    return _column("copy", _NUMBERS)
+def _column(name: str) -> RunConfig:
+    problem: ExecuteProblem = typed(name.removeprefix("lte-"), ExecuteProblem, where="problem")
+    changes = _NUMBERS if problem in ("copy", "double", "reverse") else _PROGRAMS
+    return start(name, LearningToExecuteData(problem=problem), changes)
 
 
-def lte_double() -> RunConfig:
-    """Repeat a number of up to 55 digits twice (table 5)."""
-    return _column("double", _NUMBERS)
-
-
-def lte_reverse() -> RunConfig:
-    """Reverse a number of up to 55 digits (table 5)."""
-    return _column("reverse", _NUMBERS)
-
-
-def lte_program() -> RunConfig:
-    """Run programs of sums, products, conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _column("program", _PROGRAMS)
-
-
-def lte_control() -> RunConfig:
-    """Run programs of conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _column("control", _PROGRAMS)
-
-
-def lte_addition() -> RunConfig:
-    """Run programs of additions: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _column("addition", _PROGRAMS)
-
-
-def _column(problem: ExecuteProblem, changes: dict[str, object]) -> RunConfig:
-    return start(f"lte-{problem}", LearningToExecuteData(problem=problem), changes)
-
+MAIN = named(lte)
+OF_TABLES = family(
+    _column,
+    {
+        "lte-copy": "Repeat a number of up to 55 digits (table 5).",
+        "lte-double": "Repeat a number of up to 55 digits twice (table 5).",
+        "lte-reverse": "Reverse a number of up to 55 digits (table 5).",
+        "lte-program": "Run programs of sums, products, conditionals and loops: literals of up to 5 digits, nesting 2 "
+        "(table 6).",
+        "lte-control": "Run programs of conditionals and loops: literals of up to 5 digits, nesting 2 (table 6).",
+        "lte-addition": "Run programs of additions: literals of up to 5 digits, nesting 2 (table 6).",
+    },
+)
 
 _DISTANCES = {
     "model.coordinates.position": "rotary",

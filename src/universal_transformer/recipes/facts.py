@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, constant_rate, start
-from universal_transformer.recipes.variants import twice_the_depth
+from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
@@ -81,29 +80,30 @@ def babi_1k_joint() -> RunConfig:
     return start("babi-1k-joint", data, _facts(bias=-2.0), _late_halting(0.5), changes)
 
 
-def depth_fixed() -> RunConfig:
-    """Stories at 6 steps in training, tested at 1 to 12 (the depth study)."""
-    return _at_most_six_steps("depth-fixed", {"model.halting.side": "none"})
+_DEPTH_STUDY: dict[str, Changes] = {
+    "depth-fixed": {"model.halting.side": "none"},
+    "depth-random": {"model.halting.side": "none", "training.depth": "random"},
+    "depth-halting": {},
+    "depth-halting-2x": {"model.depth.max_steps": 12, "model.halting.bias": None},
+}
 
 
-def depth_random() -> RunConfig:
-    """Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth study)."""
-    return _at_most_six_steps("depth-random", {"model.halting.side": "none", "training.depth": "random"})
+def _depth_study(name: str) -> RunConfig:
+    """The training is that of the runs in results/paper/depth.jsonl."""
+    as_recorded = {"recipe": name, "training.schedule": "cosine", "training.ema_decay": None}
+    return replaced(stories(), {**as_recorded, **_DEPTH_STUDY[name]})
 
 
-def depth_halting() -> RunConfig:
-    """Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the depth study)."""
-    return _at_most_six_steps("depth-halting", {})
-
-
-def depth_halting_2x() -> RunConfig:
-    """Stories with dynamic halting, a cap of 12 steps in training, tested at caps of 1 to 12 (the depth study)."""
-    return twice_the_depth(_at_most_six_steps("depth-halting-2x", {}))
-
-
-def _at_most_six_steps(name: str, changes: Changes) -> RunConfig:
-    as_recorded = {
-        "training.schedule": "cosine",
-        "training.ema_decay": None,
-    }  # of the runs in results/paper/depth.jsonl
-    return replaced(stories(), {"recipe": name, **as_recorded, **changes})
+MAIN = named(stories, babi, babi_10k_joint, babi_1k_joint)
+OF_TABLES = family(
+    _depth_study,
+    {
+        "depth-fixed": "Stories at 6 steps in training, tested at 1 to 12 (the depth study).",
+        "depth-random": "Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth "
+        "study).",
+        "depth-halting": "Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the "
+        "depth study).",
+        "depth-halting-2x": "Stories with dynamic halting, a cap of 12 steps in training, tested at caps of 1 to 12 "
+        "(the depth study).",
+    },
+)

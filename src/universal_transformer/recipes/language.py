@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import start
+from universal_transformer.recipes.start import family, named, start
 from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
@@ -36,11 +36,10 @@ def lambada_reading() -> RunConfig:
     return start("lambada-reading", ReadingData(), _ON_NOVELS, reader)
 
 
-def lambada_ut_8() -> RunConfig:
-    """The last word of a passage, by a language model on novels: Universal Transformer of 8 steps (table 3)."""
-    return replaced(lambada(), {"recipe": "lambada-ut-8", "model.depth.max_steps": 8})
+def _of_steps(name: str) -> RunConfig:
+    return replaced(lambada(), {"recipe": name, "model.depth.max_steps": int(name.removeprefix("lambada-ut-"))})
 
 
-def lambada_ut_9() -> RunConfig:
-    """The last word of a passage, by a language model on novels: Universal Transformer of 9 steps (table 3)."""
-    return replaced(lambada(), {"recipe": "lambada-ut-9", "model.depth.max_steps": 9})
+MAIN = named(agreement, lambada, lambada_reading)
+_SUMMARY = "The last word of a passage, by a language model on novels: Universal Transformer of {} steps (table 3)."
+OF_TABLES = family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)})

@@ -5,7 +5,7 @@ The defaults were chosen by measurements on nine data sets: ``results/studies/ow
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import start
+from universal_transformer.recipes.start import named, start
 from universal_transformer.tasks import LabelledData, PairsData, TaggedData, TextData
 from universal_transformer.training.config import RunConfig
 
@@ -46,3 +46,6 @@ def tagged() -> RunConfig:
     """Sentences with a tag for each token, from your own file: --data.train FILE (CoNLL columns)."""
     tagger = {"model.architecture": "tagger", "model.coordinates.position": "distance"}
     return start("tagged", TaggedData(), {**tagger, **_SHORT, **_ENCODER})
+
+
+MAIN = named(pairs, text, labelled, tagged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, constant_rate, start
+from universal_transformer.recipes.start import Changes, constant_rate, named, start
 from universal_transformer.tasks import SudokuData
 from universal_transformer.training.config import RunConfig
 
@@ -48,3 +48,6 @@ def sudoku_9() -> RunConfig:
     # without the first stage 53 % of the blank cells are wrong after 3,500 updates: notebook/README.md
     changes = {"model.depth.max_steps": 16, "training.max_updates": 5000, "training.learning_rate": 1.5e-3}
     return start("sudoku-9", SudokuData(side=9), _boards(9, 32), changes)
+
+
+MAIN = named(sudoku_4, sudoku_6, sudoku_9_easy, sudoku_9)

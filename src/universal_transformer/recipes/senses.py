@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, start
+from universal_transformer.recipes.start import Changes, named, start
 from universal_transformer.tasks import CaptionsData, ControlData, PicturesData, SpeechData, VoiceData
 from universal_transformer.training.config import RunConfig
 
@@ -94,3 +94,6 @@ def control_cartpole() -> RunConfig:
         "training.max_updates": 1000,
     }
     return start("control-cartpole", ControlData(), _ADAMW, changes)
+
+
+MAIN = named(speech, voice, pictures, pictures_28, captions_digits, captions, control_cartpole)

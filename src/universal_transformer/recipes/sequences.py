@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from universal_transformer.presets import SIZES
 from universal_transformer.recipes.own_files import PAIRS
-from universal_transformer.recipes.start import start
+from universal_transformer.recipes.start import named, start
 from universal_transformer.tasks import PairsData, ParsingData, TranslationData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
@@ -57,6 +57,10 @@ def wmt14() -> RunConfig:
     return start("wmt14", TranslationData(corpus="wmt14", vocabulary_size=32_000), changes)
 
 
-def wmt14_small() -> RunConfig:
+def wmt14_ut_small() -> RunConfig:
     """WMT14 English to German from your own files, in the size of the paper's small model (table 7)."""
     return replaced(wmt14(), {"recipe": "wmt14-ut-small", "model.sizes": SIZES["small"]})
+
+
+MAIN = named(parsing, summaries, records, multi30k)
+OF_TABLES = named(wmt14, wmt14_ut_small)

@@ -45,3 +45,21 @@ def start(name: str, data: TaskData, *differences: Changes) -> RunConfig:
 def constant_rate() -> Changes:
     """A constant rate and a running mean of the weights, in place of a cosine to 0."""
     return {"training.schedule": "constant", "training.ema_decay": 0.999}
+
+
+def named(*recipes: Recipe) -> dict[str, Recipe]:
+    """Return functions by their names on the command line: ``sudoku_4`` is sudoku-4."""
+    return {recipe.__name__.replace("_", "-"): recipe for recipe in recipes}
+
+
+def family(make: Callable[[str], RunConfig], summaries: Mapping[str, str]) -> dict[str, Recipe]:
+    """Return a recipe for each name, which `make` configures, with its summary."""
+
+    def member(name: str, summary: str) -> Recipe:
+        def recipe() -> RunConfig:
+            return make(name)
+
+        recipe.__doc__ = summary
+        return recipe
+
+    return {name: member(name, summary) for name, summary in summaries.items()}
