@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from training import tiny
-from universal_transformer.runs.origin import DataFile, RunOrigin, data_digest, file_changes
+from universal_transformer.runs.resume import DataFile, RunOrigin, data_digest, file_changes
 from universal_transformer.tasks import PairsData, StoriesData
 
 

@@ -12,7 +12,7 @@ from universal_transformer.data import sampler
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.errors import UserError
 from universal_transformer.runs.journal import read_metrics
-from universal_transformer.runs.origin import data_digest
+from universal_transformer.runs.resume import data_digest
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import TextData
 from universal_transformer.tasks.lazy import MappedExamples

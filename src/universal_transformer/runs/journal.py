@@ -15,7 +15,7 @@ from universal_transformer.files import parse_json, show, show_path, try_lines, 
 from universal_transformer.manifest import MODEL
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import CHECKPOINTS, METRICS, TENSORBOARD
-from universal_transformer.runs.origin import RunOrigin
+from universal_transformer.runs.resume import RunOrigin
 from universal_transformer.training.display import Display, Tensors, Value
 from universal_transformer.training.run import Journal, RunState
 from universal_transformer.typed import Count, NonNegative, typed

@@ -24,8 +24,7 @@ from universal_transformer.registry import build
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, CONFIG, claimed, keep_held_out, save_model
 from universal_transformer.runs.journal import RunJournal
-from universal_transformer.runs.origin import RunOrigin
-from universal_transformer.runs.resume import check_usable, continued, warnings_of
+from universal_transformer.runs.resume import RunOrigin, check_usable, continued, warnings_of
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.config import RunConfig
