@@ -32,8 +32,6 @@ from universal_transformer.interop.tensor2tensor_config import (
 from universal_transformer.interop.tensor2tensor_parts import (
     OfficialBuilder,
     OfficialRecurrence,
-    space_table,
-    with_problem,
 )
 from universal_transformer.models.components import Architecture
 from universal_transformer.models.positions.numbering import default_positions, without_padding
@@ -58,14 +56,15 @@ class Body(nn.Module):
         self.config = config
         self.encoder = OfficialBuilder(config, decoder=False).build() if encoder else None
         self.decoder = OfficialBuilder(config, decoder=True, cross_attention=encoder).build() if decoder else None
-        self.space = space_table(config) if encoder else None
+        spaces = config.tensor2tensor.num_target_spaces if encoder else 0
+        self.space = nn.Parameter(torch.zeros(spaces, config.sizes.width)) if spaces else None
 
     def encode(self, inputs: States, *, target_space: int = 0) -> tuple[States, Padding | None, Trace]:
         """The encoder's last states, the padding of the inputs, and the trace."""
         assert self.encoder is not None
         padding = without_padding((inputs == 0).all(dim=-1))
         if self.space is not None:
-            inputs = with_problem(inputs, self.space, number=target_space)
+            inputs = inputs + self.space[target_space]
         states, trace = self.encoder(inputs, side_context(self.encoder, inputs, padding=padding))
         return states, padding, trace
 

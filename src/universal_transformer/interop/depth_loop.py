@@ -27,7 +27,9 @@ def graph_loop(recurrence: Recurrence, states: States, context: Context) -> Prog
     rule = context.depth.rule
     if not rule.stops:
         return depth_loop(recurrence, states, context)
-    context = _without_views(context)
+    if context.source is not None:  # while_loop refuses tensors that share their memory
+        source = [ProjectedSource(each.key.clone(), each.value.clone(), each.mask) for each in context.source]
+        context = replace(context, source=source)
 
     def runs(step: Tensor, *carried: Tensor) -> Tensor:
         return (step < context.depth.max_steps) & carried[0].any()
@@ -58,11 +60,3 @@ def _progress(carried: Sequence[Tensor], *, like: Progress) -> Progress:
     others, count = tuple(carried[len(names) :]), len(like.inputs)
     fields: dict[str, Any] = dict(zip(names, carried, strict=False))
     return replace(like, **fields, inputs=others[:count], memory=others[count:])
-
-
-def _without_views(context: Context) -> Context:
-    """Keys and values of the source in memory of their own: ``while_loop`` refuses tensors that share it."""
-    if context.source is None:
-        return context
-    source = [ProjectedSource(each.key.clone(), each.value.clone(), each.mask) for each in context.source]
-    return replace(context, source=source)

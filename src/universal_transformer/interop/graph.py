@@ -57,7 +57,13 @@ class Exportable(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.config = _exported_config(model)
+        self.config: ModelConfig = model.config
+        if self.config.kind != ModelConfig.kind:
+            kind = f"model.kind={self.config.kind}"
+            raise UserError(f"{kind}: only Universal Transformers and Transformers can be exported")
+        for path, wrong, reason in _refusals(self.config):
+            if wrong:
+                raise refusal(f"model.{path}", attrgetter(path)(self.config), f"not exported: {reason}")
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         for module in self.model.modules():
             if isinstance(module, Recurrence):
@@ -101,16 +107,6 @@ class Exportable(nn.Module):
 def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
     """Return the logits and the steps of each side, as an exported model returns them."""
     return (found.logits, *(trace.steps for trace in found.traces))
-
-
-def _exported_config(model: Model) -> ModelConfig:
-    config: ModelConfig = model.config
-    if config.kind != ModelConfig.kind:
-        raise UserError(f"model.kind={config.kind}: only Universal Transformers and Transformers can be exported")
-    for path, wrong, reason in _refusals(config):
-        if wrong:
-            raise refusal(f"model.{path}", attrgetter(path)(config), f"not exported: {reason}")
-    return config
 
 
 def _refusals(config: ModelConfig) -> Refusals:

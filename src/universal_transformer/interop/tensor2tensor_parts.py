@@ -200,21 +200,6 @@ class OfficialBuilder(RecurrenceBuilder):
         )
 
 
-def space_table(config: OfficialConfig) -> nn.Parameter | None:
-    """One vector for each problem, where there are several."""
-    spaces = config.tensor2tensor.num_target_spaces
-    return nn.Parameter(torch.zeros(spaces, config.sizes.width)) if spaces else None
-
-
-def with_problem(states: States, table: nn.Parameter | None, *, number: int) -> States:
-    """``H^0 + s``; UserError unless there is a problem of this number, or it is 0 where there are none."""
-    spaces = 0 if table is None else len(table)
-    if type(number) is not int or not 0 <= number < max(1, spaces):
-        allowed = f"0 to {spaces - 1}" if spaces else "none but 0, because this model has no embedding of problems"
-        raise UserError(f"target_space={number}: allowed are {allowed} (tensor2tensor.num_target_spaces={spaces})")
-    return states if table is None else states + table[number]
-
-
 class OfficialSource(SourceSide):
     """A source to each position of which the vector of a problem is added: ``target_space`` is its number."""
 
@@ -223,11 +208,21 @@ class OfficialSource(SourceSide):
 
     def __init__(self, config: OfficialConfig) -> None:
         super().__init__(config)
-        self.space, self.target_space = space_table(config), 0
+        spaces, width = config.tensor2tensor.num_target_spaces, config.sizes.width
+        self.space = nn.Parameter(torch.zeros(spaces, width)) if spaces else None
+        self.target_space = 0
 
     @contextmanager
     def problem(self, target_space: int) -> Iterator[None]:
-        """Sources inside are of this problem: ``with model.source.problem(5): model.generate(source)``."""
+        """Sources inside are of this problem: ``with model.source.problem(5): model.generate(source)``.
+
+        UserError unless there is a problem of this number, or it is 0 where there are none.
+        """
+        spaces = 0 if self.space is None else len(self.space)
+        if type(target_space) is not int or not 0 <= target_space < max(1, spaces):
+            allowed = f"0 to {spaces - 1}" if spaces else "none but 0, because this model has no embedding of problems"
+            asked = f"target_space={target_space}: allowed are {allowed}"
+            raise UserError(f"{asked} (tensor2tensor.num_target_spaces={spaces})")
         before, self.target_space = self.target_space, target_space
         try:
             yield
@@ -235,7 +230,8 @@ class OfficialSource(SourceSide):
             self.target_space = before
 
     def embed(self, source: Source) -> States:
-        return with_problem(super().embed(source), self.space, number=self.target_space)
+        states: States = super().embed(source)
+        return states if self.space is None else states + self.space[self.target_space]
 
     def positions(self, source: Source, *, drawn: Positions | None = None) -> Positions:
         """Positions of the tokens; where padding ponders, it is counted like them."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -70,13 +70,18 @@ class VocabularyConfig:
     def rules(self, config: Any) -> Refusals:
         """Ids lie in their vocabularies, and ids with a meaning differ."""
         separator, last, padding = self.separator_id, self.last_separator_id, self.padding_id
-        ids, written = {"padding_id": padding}, "size"
+        ids: dict[str, int | None] = {"padding_id": padding}
+        written = "size"
         if config.architecture not in ENCODERS:
             yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
             ids |= {"start_id": self.start_id, "end_id": self.end_id}
             written = "size" if self.target_size is None else "target_size"
-        yield from self._ids_beyond(written, ids)
-        yield from self._ids_beyond("size", {"separator_id": separator, "last_separator_id": last})
+        of_source: dict[str, int | None] = {"separator_id": separator, "last_separator_id": last}
+        for name, values in ((written, ids), ("size", of_source)):
+            size = getattr(self, name)
+            for field, value in values.items():
+                beyond = size is not None and value is not None and value >= size
+                yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
         if separator is not None:
             path, numbers = "vocabulary.separator_id", config.inputs.kind in NUMBERS
             yield path, config.architecture != "encoder_decoder", f"an encoder_decoder is needed: {config.architecture}"
@@ -91,12 +96,6 @@ class VocabularyConfig:
     def written(self) -> int:
         """Tokens of the vocabulary of targets."""
         return needed(self.target_size or self.size, "vocabulary.size", by="a model needs a vocabulary")
-
-    def _ids_beyond(self, name: str, ids: Mapping[str, int | None]) -> Refusals:
-        size = getattr(self, name)
-        for field, value in ids.items():
-            beyond = size is not None and value is not None and value >= size
-            yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
 
 
 @dataclass(frozen=True, kw_only=True)
