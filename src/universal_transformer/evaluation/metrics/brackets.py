@@ -1,26 +1,24 @@
-"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted by PYEVALB.
+"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted as EVALB does.
 
 A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
-one right. As in EVALB, the outermost bracket TOP is left out, and punctuation does not count: words that are one of
-`PUNCTUATION` are taken out of both trees before brackets are compared. PYEVALB accepts brackets that are not balanced,
-so validity is checked first (`data.trees.answer_tree`). An invalid answer counts as a tree of as many brackets as the
-right one, all of them wrong.
+one right. The outermost bracket TOP is left out, and punctuation does not count: words that are one of `PUNCTUATION`
+are taken out of both trees before brackets are compared. An invalid answer (`data.trees.answer_tree`) counts as a tree
+of as many brackets as the right one, all of them wrong.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.trees import PUNCTUATION, Tree, answer_tree, flat
-from universal_transformer.errors import optional
 from universal_transformer.evaluation.metrics.written import WrittenText
 from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 TOP = "TOP"
-SIGNATURE = "PYEVALB; TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
+SIGNATURE = "as EVALB: TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
 
 
 class Brackets(WrittenText):
@@ -35,9 +33,6 @@ class Brackets(WrittenText):
     )
     decisive = "bracket_f1"
     trivial_answer = "one bracket around the sentence"
-
-    def check_packages(self) -> None:
-        load_pyevalb()
 
     def of_text(self, text: str, example: Example) -> ScoreSums:
         words = self.codec.words(example)
@@ -66,11 +61,11 @@ def bracket_sums(text: str, reference: str, *, words: Sequence[str]) -> dict[str
     tree, right = answer_tree(text, words=words), answer_tree(reference, words=words)
     assert right is not None, "the target of an example is a tree of its sentence"
     kept = {place for place, word in enumerate(words) if word not in PUNCTUATION} or set(range(len(words)))
-    found = _compare(right if tree is None else tree, right, kept=kept)
-    return {  # without the bracket around the whole, which `_compare` adds
-        "matched": 0.0 if tree is None else float(found.matched_brackets - 1),
-        "brackets": float(found.test_brackets - 1),
-        "gold": float(found.gold_brackets - 1),
+    given, gold = (brackets(right if one is None else one, kept=kept) for one in (tree, right))
+    return {
+        "matched": 0.0 if tree is None else float((given & gold).total()),
+        "brackets": float(given.total()),
+        "gold": float(gold.total()),
         "valid": float(tree is not None),
         "right": float(tree == right),
     }
@@ -81,34 +76,21 @@ def bracket_f1(sums: Mapping[str, float]) -> float:
     return 2 * sums["matched"] / max(1.0, sums["brackets"] + sums["gold"])
 
 
-def load_pyevalb() -> Any:
-    names = ("PYEVALB.parser", "PYEVALB.scorer")
-    return tuple(optional(name, needed="scoring trees needs PYEVALB", extra="parsing") for name in names)
+def brackets(tree: Tree, *, kept: Collection[int]) -> Counter[tuple[str, int, int]]:
+    """Count the brackets around words of `kept` by label, first word and the one after the last, among these words."""
+    found, _ = _spans(tree, 0, places=iter(range(10**9)), kept=kept)
+    return Counter(found[:-1] if tree.label == TOP else found)
 
 
-def _compare(tree: Tree, reference: Tree, *, kept: Collection[int]) -> Any:
-    """Return what PYEVALB counts, in a bracket without a label around each tree in the place of its TOP."""
-    parser, scorer = load_pyevalb()
-    wholes = (Tree("", one.parts if one.label == TOP else (one,)) for one in (reference, tree))
-    texts = [_written(whole, places=iter(range(10**9)), kept=kept)[0] for whole in wholes]
-    return scorer.Scorer().score_trees(*map(parser.create_from_bracket_string, texts))
-
-
-def _written(tree: Tree, *, places: Iterator[int], kept: Collection[int]) -> tuple[str, list[str]]:
-    """Return a tree as PYEVALB reads it, and the labels of all brackets around the same words as its outermost one.
-
-    The place of a word stands for the word, and what has no word of `kept` is empty. PYEVALB compares sets of brackets:
-    of several of one label around the same words, each has a number in its label, so that each counts.
-    """
-    parts: list[tuple[str, list[str]]] = []
+def _spans(
+    tree: Tree, first: int, *, places: Iterator[int], kept: Collection[int]
+) -> tuple[list[tuple[str, int, int]], int]:
+    """Return the brackets of a tree, its outermost one last, and the word after its last."""
+    found, end = list[tuple[str, int, int]](), first
     for part in tree.parts:
-        if not isinstance(part, str):
-            parts.append(_written(part, places=places, kept=kept))
-        elif (place := next(places)) in kept:
-            parts.append((f"(XX {place})", []))
-    parts = [(text, labels) for text, labels in parts if text]
-    if not parts:
-        return "", []
-    same = parts[0][1] if len(parts) == 1 else []
-    text = f"({tree.label}#{same.count(tree.label) + 1} {' '.join(text for text, _ in parts)})"
-    return text, [*same, tree.label]
+        if isinstance(part, str):
+            end += next(places) in kept
+        else:
+            inside, end = _spans(part, end, places=places, kept=kept)
+            found += inside
+    return ([*found, (tree.label, first, end)] if end > first else found), end
