@@ -103,14 +103,14 @@ def with_steps(pictures: np.ndarray, steps: np.ndarray, *, rule: str) -> bytes:
         axes[column].set_title(NAMES[column], fontsize=10, color=INK)
         ax = axes[10 + column]
         mesh = ax.imshow(made, cmap=shades(), vmin=1, vmax=max(2, steps.max()), interpolation="nearest")
-        bare(ax, ticks=False)
+        bare(ax, numbers=False)
     colour_bar(figure, mesh, axes[10:], name="steps", most=int(steps.max()))
     return svg(figure)
 
 
 def show(ax: Any, pixels: np.ndarray) -> None:
     ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    bare(ax, ticks=False)
+    bare(ax, numbers=False)
 
 
 if __name__ == "__main__":

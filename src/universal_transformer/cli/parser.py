@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeVar, get_args, get_origin, runtime_checkable
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
@@ -111,6 +111,7 @@ class Option:
         return f"{text.removesuffix('.')} (default: {shown})"
 
 
+@runtime_checkable
 class Command(Protocol):
     """A dataclass of options that is called."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import get_args
@@ -168,14 +168,14 @@ def step_counts(sums: ScoreSums, *, limit: int) -> tuple[StepCounts, ...]:
     )
 
 
-def collapses(report: Report, model: Model, *, max_steps: int | None) -> list[str]:
-    """Return a warning for each side whose halting has collapsed. `max_steps` of the calls, or None: as trained."""
-    config, found = model.config, []
+def collapses(report: Report, model: Model, *, max_steps: int | None) -> Iterator[str]:
+    """Yield a warning for each side whose halting has collapsed. `max_steps` of the calls, or None: as trained."""
     for side in get_args(Side):
         decoder, steps = side == "decoder", report.steps(side)
-        if steps is not None and config.halts_in(decoder=decoder):
-            found.append(collapse(steps, max_steps=max_steps or config.max_steps_of(decoder=decoder)))
-    return [text for text in found if text is not None]
+        if steps is not None and model.config.halts_in(decoder=decoder):
+            most = max_steps or model.config.max_steps_of(decoder=decoder)
+            if text := collapse(steps, max_steps=most):
+                yield text
 
 
 MOST_NAMED = 30
@@ -192,9 +192,10 @@ def select_examples(task: Task, chosen: Selection) -> tuple[dict[str, Sequence[E
         sets = {split: task.validation if split == "validation" else task.train}
     elif split in task.test:
         sets = {split: task.test[split]}
-    elif found := {name: one for name, examples in task.test.items() if (one := _group(examples, split))}:
-        sets = dict(found)
     else:
+        grouped = {name: [one for one in examples if one.group == split] for name, examples in task.test.items()}
+        sets = {name: found for name, found in grouped.items() if found}
+    if not sets:
         groups = dict.fromkeys(example.group for examples in task.test.values() for example in examples)
         allowed = [name for name in dict.fromkeys(("test", "validation", "train", *task.test, *groups)) if name]
         more = f", … ({len(allowed) - MOST_NAMED} more)" if len(allowed) > MOST_NAMED else ""
@@ -209,11 +210,6 @@ def select_examples(task: Task, chosen: Selection) -> tuple[dict[str, Sequence[E
             notes.append(f"{name}: {limit:,} of {len(examples):,} examples, evenly spread")
             sets[name] = spread(examples, count=limit)
     return sets, notes
-
-
-def _group(examples: Sequence[Example], name: str) -> list[Example]:
-    """Return the examples of a group of a test set."""
-    return [example for example in examples if example.group == name]
 
 
 def natural_sort_key(name: str) -> list[tuple[int, int | str]]:

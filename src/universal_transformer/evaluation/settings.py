@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Annotated, Literal, get_args
@@ -13,7 +13,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
 from universal_transformer.rules import EXITS, Exit, stops_at
-from universal_transformer.rules.exits import ExitRule
 from universal_transformer.typed import Range
 
 DepthRule = Literal["max_steps", "halting_threshold", "state_change", "output_change", "confidence"]
@@ -56,27 +55,22 @@ def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
     The order and the values follow from the configuration of the model, never from calibration data. UserError if
     the model does not serve the rule; none if it makes one step, and the rule is a smaller number of steps.
     """
-    settings = tuple(Setting(rule, value) for value in _values(model, rule))
-    for setting in settings[:1]:
-        setting.of(DecodingOptions()).check(model)
-    return settings
-
-
-def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
     config = model.config
     if not isinstance(config, ModelConfig):
         raise UserError(f"rule {rule}: a model of kind {config.kind} has no depth to choose")
-    sides = {config.max_steps_of(decoder=side) for side in (False, True)}
-    match rule:
-        case "max_steps" if config.by_length(decoder=False):
+    if rule == "max_steps":
+        if config.by_length(decoder=False):
             raise UserError('rule max_steps: depth.max_steps="length" has no largest number of steps to begin with')
-        case "max_steps":
-            return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
-        case "halting_threshold":
-            return tuple(round(share * stops_at(config.halting), 6) for share in SHARES)
-        case kind:
-            found: type[ExitRule] = resolve_name(EXITS[kind])
-            return found.tried
+        sides = {config.max_steps_of(decoder=side) for side in (False, True)}
+        values: Iterable[float] = range(min(sides) - (len(sides) == 1), 0, -1)
+    elif rule == "halting_threshold":
+        values = (round(share * stops_at(config.halting), 6) for share in SHARES)
+    else:
+        values = resolve_name(EXITS[rule]).tried
+    settings = tuple(Setting(rule, float(value)) for value in values)
+    for setting in settings[:1]:
+        setting.of(DecodingOptions()).check(model)
+    return settings
 
 
 def served(model: Model, *, wanted: DepthRule | None = None) -> Mapping[DepthRule, tuple[Setting, ...]]:

@@ -71,13 +71,13 @@ def clean(ax: Axes, *, grid: Literal["x", "y"], x: str = "", y: str = "") -> Non
         ax.set_ylabel(y, color=MUTED, fontsize=10)
 
 
-def bare(ax: Axes, *, ticks: bool = True) -> None:
-    """Remove all lines, and without `ticks` all numbers."""
+def bare(ax: Axes, *, numbers: bool = True) -> None:
+    """Remove all lines, and without `numbers` those of the axes."""
     for spine in ax.spines.values():
         spine.set_visible(False)
     ax.tick_params(length=0)
     ax.tick_params(axis="x", labelcolor=MUTED, labelsize=9)
-    if not ticks:
+    if not numbers:
         ax.set_xticks([])
         ax.set_yticks([])
 
@@ -87,7 +87,7 @@ def legend(ax: Axes, **place: Any) -> None:
 
 
 def colour_bar(figure: Figure, drawn: Any, axes: Axes | list[Axes], *, name: str, most: int | None = None) -> None:
-    """Add the key of what is `drawn` in colours beside `axes`, with a number for each step up to `most`."""
+    """Add the key of what is `drawn` in colours next to `axes`, with a number for each step up to `most`."""
     bar = figure.colorbar(drawn, ax=axes, pad=0.01, fraction=0.03, ticks=None if most is None else range(1, most + 1))
     bar.set_label(name, color=MUTED, fontsize=9)
     bar.outline.set_visible(False)

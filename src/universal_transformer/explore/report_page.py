@@ -23,8 +23,7 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
-from universal_transformer.explore.frame_figures import written_frames
-from universal_transformer.explore.picture_figures import drawn_picture, read_picture
+from universal_transformer.explore.picture_figures import drawn_picture, read_picture, written_frames
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
 from universal_transformer.files import read_json, write_bytes, write_text

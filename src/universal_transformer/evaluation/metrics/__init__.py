@@ -9,8 +9,8 @@ from __future__ import annotations
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.actions import Actions
 from universal_transformer.evaluation.metrics.bleu import Bleu
-from universal_transformer.evaluation.metrics.brackets import Brackets
-from universal_transformer.evaluation.metrics.classes import Accuracy, Classes, ErrorRate
+from universal_transformer.evaluation.metrics.brackets import BracketF1
+from universal_transformer.evaluation.metrics.classes import Accuracy, ClassScores, ErrorRate
 from universal_transformer.evaluation.metrics.frames import FrameErrors
 from universal_transformer.evaluation.metrics.intensities import Intensities
 from universal_transformer.evaluation.metrics.metric import Inference as Inference
@@ -19,7 +19,7 @@ from universal_transformer.evaluation.metrics.perplexity import LastWord, Perple
 from universal_transformer.evaluation.metrics.ranking import Ranking
 from universal_transformer.evaluation.metrics.rouge import Rouge
 from universal_transformer.evaluation.metrics.sequence import SequenceAccuracy
-from universal_transformer.evaluation.metrics.tags import Positions, Tags
+from universal_transformer.evaluation.metrics.tags import Positions, TagScores
 from universal_transformer.evaluation.metrics.words import WordErrors
 from universal_transformer.evaluation.scores import Score as Score
 from universal_transformer.files import show
@@ -34,12 +34,12 @@ METRICS: dict[str, type[Metric]] = {
     "accuracy": Accuracy,
     "last_word": LastWord,
     "ranking": Ranking,
-    "classes": Classes,
+    "classes": ClassScores,
     "positions": Positions,
-    "tags": Tags,
+    "tags": TagScores,
     "rouge": Rouge,
     "words": WordErrors,
-    "brackets": Brackets,
+    "brackets": BracketF1,
     "intensities": Intensities,
     "actions": Actions,
     "frames": FrameErrors,

@@ -21,7 +21,7 @@ TOP = "TOP"
 SIGNATURE = "as EVALB: TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
 
 
-class Brackets(WrittenText):
+class BracketF1(WrittenText):
     """Labelled bracket F1, share of valid trees, share of right trees. The baseline answers one bracket around the
     sentence, with the label of the most frequent target.
     """

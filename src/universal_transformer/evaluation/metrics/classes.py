@@ -67,7 +67,7 @@ class ErrorRate(Accuracy):
         return {"error": 100 * sums.sums["wrong"] / sums.count}
 
 
-class Classes(ErrorRate):
+class ClassScores(ErrorRate):
     """Error, accuracy, macro-F1 and the confusion matrix."""
 
     shown, failed_above = (ERROR, ACCURACY, MACRO_F1), None

@@ -49,7 +49,7 @@ class Positions(ClassMetric):
         return self.sums(example, [baseline.most_frequent] * len(example.source))
 
 
-class Tags(Positions):
+class TagScores(Positions):
     """Share of positions with the right class, macro-F1 over the classes, share of examples with the right class at
     every position, and the confusion matrix.
     """
