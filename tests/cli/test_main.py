@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from universal_transformer import __version__, cli
+from universal_transformer import __version__
 from universal_transformer.cli import COMMANDS, main
 from universal_transformer.cli.output import say
 from universal_transformer.cli.parser import Place, options_of
@@ -57,9 +57,8 @@ def test_every_command_has_help(command, option, capsys):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_says_what_it_means(command):
-    module, _, kind = COMMANDS[command][0].rpartition(".")
-    home = import_module(module if "." in module else f"universal_transformer.cli.{module}")
-    for option in options_of(getattr(home, kind)):
+    module, _, kind = COMMANDS[command][0].partition(":")
+    for option in options_of(getattr(import_module(module, "universal_transformer.cli"), kind)):
         assert option.text or option.written.place in (Place.FIELDS, Place.ALL), option.field
 
 
@@ -97,8 +96,8 @@ class Greet:
 
 def test_a_command_is_one_file_and_one_line_of_the_registry(tmp_path, monkeypatch, capsys):
     (tmp_path / "greet.py").write_text(GREET)
-    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
-    monkeypatch.setitem(COMMANDS, "greet", ("greet.Greet", "greet people"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(COMMANDS, "greet", ("greet:Greet", "greet people"))
     assert main(["greet", "Ada", "--times", "2", "Alan", "--aloud"]) == 0
     assert capsys.readouterr().out == "ADA ALAN ADA ALAN\n"
     assert main(["--help"]) == 0

@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from universal_transformer import __version__
-from universal_transformer.cli.clone import from_clone
+from universal_transformer.cli.clone import BESIDE, from_clone
 from universal_transformer.cli.output import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
 from universal_transformer.errors import UserError, suggestion
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train.Train", "train a recipe, or continue a run"),
-    "evaluate": ("evaluate.Evaluate", "score a run on its test sets"),
-    "calibrate": ("calibrate.Calibrate", "find fewer steps for a trained model, within a loss that you allow"),
-    "predict": ("predict.Predict", "predict an output for each line of a file or of standard input"),
-    "export": ("export.Export", "write a trained model as an ONNX file or a torch.export program"),
-    "plot": ("plot.Plot", "write the report of a run: one HTML file with its plots"),
-    "models": ("models.Models", "list the pretrained models, show the card of one, or score a sample again"),
-    "recipes": ("recipes.Recipes", "list the recipes"),
-    "data": ("data.Data", "list, fetch or check data sets"),
+    "train": (".train:Train", "train a recipe, or continue a run"),
+    "evaluate": (".evaluate:Evaluate", "score a run on its test sets"),
+    "calibrate": (".calibrate:Calibrate", "find fewer steps for a trained model, within a loss that you allow"),
+    "predict": (".predict:Predict", "predict an output for each line of a file or of standard input"),
+    "export": (".export:Export", "write a trained model as an ONNX file or a torch.export program"),
+    "plot": (".plot:Plot", "write the report of a run: one HTML file with its plots"),
+    "models": (".models:Models", "list the pretrained models, show the card of one, or score a sample again"),
+    "recipes": (".recipes:Recipes", "list the recipes"),
+    "data": (".data:Data", "list, fetch or check data sets"),
     "bench": (
-        "benchmarks.command.Bench",
+        "benchmarks.command:Bench",
         "measure this machine: what halting saves, and the speed compared with other libraries",
     ),
-    "reproduce": ("paper.command.Reproduce", "measure a table of the paper, and write it with the paper's figures"),
-    "demo": ("demo.Demo", "train a small model on generated stories in a few minutes, and show its predictions"),
+    "reproduce": ("paper.command:Reproduce", "measure a table of the paper, and write it with the paper's figures"),
+    "demo": (".demo:Demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
-"""Command -> (module and class, a dataclass of options with a call; summary): of this package, or of one of a clone."""
+"""Command -> (module:class, a dataclass of options with a call; summary). Modules of this package begin with a dot."""
 
 _NO_MEMORY = (
     "allocate memory",
@@ -102,8 +102,8 @@ def _dispatch(arguments: list[str]) -> int:
     keep_few_kernels()
     from universal_transformer.cli.parser import parse
 
-    module, _, kind = COMMANDS[name][0].rpartition(".")
-    home = from_clone(module, command=name) if "." in module else import_module(f"{__name__}.{module}")
+    module, _, kind = COMMANDS[name][0].partition(":")
+    home = from_clone(module, command=name) if module.startswith(BESIDE) else import_module(module, __name__)
     command = parse(getattr(home, kind), rest, name=name)
     return 0 if command is None else command()
 

@@ -10,6 +10,8 @@ from types import ModuleType
 
 from universal_transformer.errors import UserError
 
+BESIDE = ("paper.", "benchmarks.")
+"""How the names of their modules begin."""
 CLONE = Path(__file__).parents[3]
 """The clone, if this package is imported from its ``src``."""
 
