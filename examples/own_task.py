@@ -13,11 +13,10 @@ from typing import ClassVar
 
 from universal_transformer import DepthConfig, HaltingConfig, ModelConfig, Sizes, StepConfig
 from universal_transformer.cli import main
-from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END
 from universal_transformer.recipes import RECIPES
-from universal_transformer.tasks import TASKS, Task
-from universal_transformer.tasks.algorithmic import CharacterCodec
+from universal_transformer.tasks import TASKS, Codec, Task
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
 
@@ -25,25 +24,24 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 class SortingData:
     """Words whose letters are sorted."""
 
-    codec_class: ClassVar[type] = CharacterCodec
+    sides: ClassVar[Sides] = (Symbols, Symbols)
     longest: int = 8
     """Letters of the longest word."""
     seed: int = 0
     """The same seed gives the same words."""
 
-    def load(self) -> Task:
-        codec, draw = CharacterCodec(symbols="abcdefgh"), Random(self.seed)
-        words = ["".join(draw.choices(codec.symbols, k=draw.randint(4, self.longest))) for _ in range(3000)]
-        ids = [(codec.encode(word), codec.encode("".join(sorted(word)))) for word in dict.fromkeys(words)]
-        examples = [Example(source=source, target=(*target, END)) for source, target in ids]
+    def load(self, saved: Saved | None = None) -> Task:
+        del saved  # nothing is learned from files
+        letters, draw = Symbols(symbols="abcdefgh"), Random(self.seed)
+        words = ["".join(draw.choices(letters.symbols, k=draw.randint(4, self.longest))) for _ in range(3000)]
+        examples = [letters.example(word, "".join(sorted(word))) for word in dict.fromkeys(words)]
         return Task(
             name="sorting",
-            codec=codec,
+            codec=Codec.shared(letters),
             train=examples[400:],
             validation=examples[:200],
             test={"test": examples[200:400]},
             metric="sequence",
-            model_fields=codec.model_fields,
         )
 
 

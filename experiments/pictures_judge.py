@@ -34,6 +34,7 @@ from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks.pictures import NAMES, PictureCodec
+from universal_transformer.tasks.sides.picture import Raster
 from universal_transformer.training.provenance import code_in_use, hardware
 
 Vectors = np.ndarray
@@ -52,7 +53,7 @@ def main() -> int:
 
     run = open_run(chosen.run)
     codec = run.codec
-    if not isinstance(codec, PictureCodec):
+    if not isinstance(codec.target, Raster):
         raise SystemExit(f"{chosen.run}: expected a run of pictures")
     parts = load_handwriting(chosen.data_dir)
     real = {name: as_drawn(codec, part.pictures) for name, part in parts.items()}
@@ -109,15 +110,15 @@ def main() -> int:
 
 def as_drawn(codec: PictureCodec, pictures: Vectors) -> Vectors:
     """Return real pictures in the side and the intensities of the model, one vector from 0 to 1 each."""
-    return np.stack([vector(codec, codec.target(one)) for one in block_means(pictures, side=codec.side)])
+    return np.stack([vector(codec, codec.target.ids(one)) for one in block_means(pictures, side=codec.target.side)])
 
 
 def vector(codec: PictureCodec, target: tuple[int, ...]) -> Vectors:
-    return codec.pixels(target).ravel() / 255
+    return codec.target.pixels(target).ravel() / 255
 
 
 def ids_of(text: str) -> tuple[int, ...]:
-    """Return the ids of a picture as `PictureCodec.render` writes it."""
+    """Return the ids of a picture as `Raster.render` writes it."""
     return tuple(FIRST + value for value in bytes.fromhex(text))
 
 

@@ -31,8 +31,10 @@ from universal_transformer.files import write_json
 from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import Run, open_run
-from universal_transformer.tasks.speech import WORDS, SpeechCodec
-from universal_transformer.tasks.voice import VoiceCodec, VoiceData
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.sound import Heard, Spoken
+from universal_transformer.tasks.speech import WORDS
+from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT, VoiceData
 from universal_transformer.training.provenance import code_in_use, hardware
 
 
@@ -44,7 +46,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=len(RECORDINGS), help="judge at most N sounds of each kind")
     chosen = parser.parse_args()
     run, judge = open_run(chosen.run), open_run(chosen.recogniser)
-    if not isinstance(run.codec, VoiceCodec) or not isinstance(judge.codec, SpeechCodec):
+    if not isinstance(run.codec.target, Spoken) or not isinstance(judge.codec.source, Heard):
         raise SystemExit("expected a run of voice and a run of speech")
 
     figures: dict[str, Any] = {}
@@ -60,7 +62,7 @@ def main() -> int:
     )
     lines = [f"{speaker} {word}" for word in WORDS for speaker in SPEAKERS][: chosen.limit]
     asked, means = [line.split()[1] for line in lines], mean_frames()
-    content = [run.codec.content(means[line]) for line in lines]
+    content = [run.codec.target.content(means[line]) for line in lines]
     figures["mean_frames_read"] = share(asked, heard(judge, content))
     examples = run.codec.read(enumerate(lines, start=1), name="texts")
     answers = list(predict(run.model, run.codec, examples))
@@ -113,7 +115,7 @@ def heard(judge: Run, files: Iterable[bytes]) -> list[str]:
 def mean_frames() -> dict[str, Frames]:
     """Return the mean frames at each place of the training recordings of each line, as many as their median."""
     groups: dict[str, list[Frames]] = {}
-    codec = VoiceCodec()
+    codec = Codec(SPEAKER_AND_DIGIT, Spoken())
     for example in VoiceData().load().train:
         assert isinstance(example.target, np.ndarray)
         groups.setdefault(" ".join(codec.words(example)[:2]), []).append(example.target)

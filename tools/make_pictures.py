@@ -20,7 +20,9 @@ from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, colou
 from universal_transformer.files import write_bytes
 from universal_transformer.rules import Exit
 from universal_transformer.runs.opened import open_run
-from universal_transformer.tasks.pictures import NAMES, PictureCodec
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.pictures import NAMES
+from universal_transformer.tasks.sides.picture import Raster
 
 TEMPERATURES = (0.5, 0.8, 1.0)
 ROWS = 2
@@ -35,7 +37,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(), help="where figures are written (default: here)")
     chosen = parser.parse_args()
     run = open_run(chosen.run)
-    if not isinstance(run.codec, PictureCodec):
+    if not isinstance(run.codec.target, Raster):
         raise SystemExit(f"{chosen.run}: expected a run of pictures")
     stop = None if chosen.exit is None else Exit.parse(chosen.exit)
     grids = {}
@@ -56,13 +58,13 @@ def write(path: Path, picture: bytes) -> None:
 
 
 def drawn(
-    model: Any, codec: PictureCodec, captions: Sequence[str], *, sampling: Sampling, stop: Exit | None
+    model: Any, codec: Codec[Any, Any], captions: Sequence[str], *, sampling: Sampling, stop: Exit | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return pictures [picture, row, column] of captions, and the steps of their pixels."""
     sources = [example.source for example in codec.read(enumerate(captions, start=1), name="captions")]
     found = generate(model, sources, DecodingOptions(sampling=sampling, exit=stop))
-    steps = np.array([one.token_steps for one in found]).reshape(-1, codec.side, codec.side)
-    return np.stack([codec.pixels(one.tokens) for one in found]), steps
+    steps = np.array([one.token_steps for one in found]).reshape(-1, codec.target.side, codec.target.side)
+    return np.stack([codec.target.pixels(one.tokens) for one in found]), steps
 
 
 def by_temperature(grids: dict[float, np.ndarray]) -> bytes:

@@ -24,7 +24,7 @@ from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.runs.folder import save_model
 from universal_transformer.runs.opened import open_run
-from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.typed import replaced
 
 CASES = int(os.environ.get("CASES", "30"))
@@ -181,7 +181,7 @@ def test_a_damaged_run_is_refused_with_one_line_or_answers(runs, tmp_path):
         signal.alarm(SECONDS)
         try:
             found = answer(folder, DATA[name][1])
-            others = [refusal(load, folder / "model") for load in (load_pretrained, load_codec)]
+            others = [refusal(load, folder / "model") for load in (load_pretrained, Codec.load)]
         except Exception as error:
             raise AssertionError(f"case {case}: {path.name} of {name}") from error
         finally:

@@ -8,7 +8,7 @@ import torch
 
 from universal_transformer.cli import main
 from universal_transformer.registry import load_pretrained
-from universal_transformer.tasks import load_codec
+from universal_transformer.tasks import Codec
 
 SMALL = ["--filter-width", "16", "--minutes", "None", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
 DATA = ["--train-examples", "20", "--validation-examples", "5", "--test-examples", "2"]
@@ -37,7 +37,7 @@ def test_an_exported_run_answers_as_the_run(copy, capsys):
     about = json.loads((target / "model.json").read_text())
     assert about["compared"]["difference"] < 1e-5
     assert about["compared"]["equal"] == about["compared"]["positions"]
-    assert load_codec(target).words is not None
+    assert Codec.load(target).words is not None
     source = torch.tensor([[5, 6, 7, about["ids"]["end"]], [8, about["ids"]["end"], 0, 0]])
     labels = torch.tensor([[5, 6], [8, 2]])
     session = onnxruntime.InferenceSession(target / about["file"])

@@ -8,7 +8,7 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import LabelledData, PairsData, TextData, load_codec
+from universal_transformer.tasks import Codec, LabelledData, PairsData, TextData
 from universal_transformer.tasks.task import Saved
 
 TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "None", "--quiet"]
@@ -79,8 +79,8 @@ def test_a_saved_task_is_the_task_that_was_trained_on(runs, recipe, kind):
     more = {"pairs": {"metric": "sequence"}, "text": {"block_length": 128}}.get(recipe, {})
     data = kind(train=str(runs / f"{recipe}.tsv"), tokenizer="word", **more)
     new = data.load()
-    saved = Saved(codec=load_codec(runs / recipe / "model"), held_out=runs / recipe / "held_out")
-    again = data.reload(saved)
+    saved = Saved(codec=Codec.load(runs / recipe / "model"), held_out=runs / recipe / "held_out")
+    again = data.load(saved)
     assert list(again.train) == list(new.train)
     assert list(again.validation) == list(new.validation)
     assert {name: list(found) for name, found in again.test.items()} == {

@@ -9,7 +9,7 @@ from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.journal import read_metrics
-from universal_transformer.tasks import load_codec
+from universal_transformer.tasks import Codec
 from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.training.warm_start import copy_matching
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 def test_tensors_that_fit_and_rows_of_known_tokens_are_taken_over(folder):
     first, warm, cold = (load_pretrained(folder / name / "model").tensors() for name in ("first", "warm", "cold"))
-    theirs, ours = (load_codec(folder / name / "model").tokens_by_side["source"] for name in ("first", "warm"))
+    theirs, ours = (Codec.load(folder / name / "model").tokens_by_side["source"] for name in ("first", "warm"))
     assert {"old", "green"} < {token.strip() for token in {*theirs} & {*ours}}
     assert theirs.index(" old") != ours.index(" old")
     rows = 0
@@ -100,7 +100,7 @@ def test_a_start_that_is_no_run_is_refused(folder, capsys):
 
 
 def test_weights_that_are_no_longer_those_recorded_are_refused(folder):
-    model, codec = load_pretrained(folder / "cold" / "model"), load_codec(folder / "cold" / "model")
+    model, codec = load_pretrained(folder / "cold" / "model"), Codec.load(folder / "cold" / "model")
     with pytest.raises(UserError, match="its weights have changed"):
         copy_matching(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
 
@@ -126,7 +126,7 @@ def test_rows_of_sentences_with_tags_go_by_token_and_by_tag(tmp_path):
         data = ["--data.train", str(tmp_path / f"{name}.conll"), "--run", str(tmp_path / name)]
         assert main(["train", "tagged", *data, *SMALL, *STILL, *extra]) == 0
     (before, theirs), (after, ours) = (
-        (load_pretrained(run / "model").tensors(), load_codec(run / "model").tokens_by_side)
+        (load_pretrained(run / "model").tensors(), Codec.load(run / "model").tokens_by_side)
         for run in (start, tmp_path / "second")
     )
     for name, side, known in (("source.input.weight", "source", " old"), ("head.weight", "classes", "NUM")):

@@ -12,10 +12,11 @@ from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import measure
 from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.words import Words
 from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
 
-CODEC = WordCodec(Vocabulary(tuple("abcdefgh")))
+CODEC = Codec.shared(Words(tuple("abcdefgh")))
 FIELDS = {"architecture": "language_model", "inputs.kind": "tokens", "vocabulary.size": 12}
 
 

@@ -20,10 +20,12 @@ from universal_transformer.evaluation.report import Report
 from universal_transformer.evaluation.scores import total
 from universal_transformer.tasks import ControlData, ParsingData, PicturesData, StoriesData
 from universal_transformer.tasks.algorithmic import AlgorithmicData
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.tasks.sides.sound import Spoken
+from universal_transformer.tasks.sides.words import Words
 from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.voice import VoiceCodec
-from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
+from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 
@@ -56,7 +58,7 @@ def words(folder):
     texts = [tuple(draw.integers(4, 12, size=2 + n % 4).tolist()) for n in range(24)]
     examples = [Example(source=other, target=text) for text, other in zip(texts, texts[1:] + texts[:1], strict=True)]
     fields = {"architecture": "language_model", "inputs.kind": "tokens", "vocabulary.size": 12}
-    codec = WordCodec(Vocabulary(tuple("abcdefgh")))
+    codec = Codec.shared(Words(tuple("abcdefgh")))
     return Task("words", codec, examples, examples[:6], {"test": examples[:6]}, "perplexity", fields)
 
 
@@ -90,8 +92,8 @@ def actions(folder):
 def frames(folder):
     draw = np.random.default_rng(0)
     examples = [Example((3, 4, 2), draw.normal(size=(4, 2)).astype(np.float32)) for _ in range(6)]
-    fields = {**VoiceCodec().model_fields, "outputs.features": 2, "outputs.stride": 2}
-    return Task("frames", VoiceCodec(), examples, examples, {"test": examples}, "frames", fields)
+    fields = {**Codec(SPEAKER_AND_DIGIT, Spoken()).model_fields, "outputs.features": 2, "outputs.stride": 2}
+    return Task("frames", Codec(SPEAKER_AND_DIGIT, Spoken()), examples, examples, {"test": examples}, "frames", fields)
 
 
 TASKS = {

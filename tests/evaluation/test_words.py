@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.evaluation.words import words_of
-from universal_transformer.tasks.algorithmic import CharacterCodec
-from universal_transformer.tasks.labelled import LabelledCodec
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.sides.text import Text
 from universal_transformer.tasks.task import Token
 
 TEXTS = ["I_JUMP over the lazy dog", "don't stop", "Über  die Brücke"]
@@ -17,7 +19,7 @@ TEXTS = ["I_JUMP over the lazy dog", "don't stop", "Über  die Brücke"]
 def codec(kind, *, lower_case=False):
     size = 270 if kind == "bpe" else 100
     tokenizer = Tokenizer.train(TEXTS, kind=kind, vocabulary_size=size, lower_case=lower_case)
-    return LabelledCodec(tokenizer=tokenizer, labels=("a", "b"), max_length=99)
+    return Codec(Text(tokenizer, 99), Classes(("a", "b")))
 
 
 def test_two_texts_have_their_own_words():
@@ -51,7 +53,7 @@ def test_words_are_those_that_were_written_with_the_mean_steps_of_their_tokens(c
 
 
 def test_tokens_are_the_words_where_the_codec_does_not_say_where_they_stand():
-    digits = CharacterCodec(symbols="0123456789")
+    digits = Codec.shared(Symbols(symbols="0123456789"))
     tokens = tokens_of(digits, "407")
     assert words_of(tokens, codec=digits, line="407") == tokens
 

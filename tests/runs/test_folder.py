@@ -160,7 +160,7 @@ def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
 
 def saved_model(run: Path) -> dict[str, bytes]:
     model = build(tiny.task().configure(tiny.model_config()))
-    folders.save_model(run, model, tiny.TinyCodec())
+    folders.save_model(run, model, tiny.codec())
     return content(run / "model")
 
 

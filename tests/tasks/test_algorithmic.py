@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import Codec, load_codec
-from universal_transformer.tasks.algorithmic import AlgorithmicData, CharacterCodec
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.algorithmic import AlgorithmicData
+from universal_transformer.tasks.sides.symbols import Symbols
 
 SMALL = AlgorithmicData(
     train_lengths=(1, 12), test_lengths=(12, 30), train_examples=300, validation_examples=20, test_examples=15
@@ -143,7 +144,7 @@ def test_reading_lines_for_prediction(tmp_path):
     with pytest.raises(UserError, match=r"^f.txt:7: expected symbols out of '0123456789', found '\+'$"):
         list(codec.read([(7, "1+2")], name="f.txt"))
     codec.save(tmp_path)
-    assert CharacterCodec.load(tmp_path) == load_codec(tmp_path) == codec
+    assert Codec.load(tmp_path) == Codec.load(tmp_path) == codec
 
 
 def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_chosen(tmp_path):
@@ -153,12 +154,12 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
     assert codec.words(example) == ["5", "9", "+", "7", "1"]
     assert example.source == dataclasses.replace(codec, operator="").encode("59+71")
     assert codec.render([4 + 2, 4 + 1, 4 + 1, 2]) == "112"
-    assert codec.example("95+17", "112").target == (4 + 2, 4 + 1, 4 + 1, 2)
+    assert codec.source.example("95+17", "112").target == (4 + 2, 4 + 1, 4 + 1, 2)
     for line in ("12+", "+", "1234", "1+2+3", "1++2"):
         with pytest.raises(UserError, match=rf"^f.txt:3: found '{re.escape(line)}'; expected two numbers with \+"):
             list(codec.read([(3, line)], name="f.txt"))
     codec.save(tmp_path)
-    assert load_codec(tmp_path) == codec
+    assert Codec.load(tmp_path) == codec
 
 
 def test_the_second_factor_has_the_digits_asked_for():
@@ -205,16 +206,16 @@ def test_a_share_of_the_training_has_similar_numbers_and_the_tests_say_which_the
 
 
 def test_any_output_of_a_model_is_rendered():
-    codec = CharacterCodec(symbols="01")
+    codec = Codec.shared(Symbols(symbols="01"))
     assert codec.render([5, 4, 3, 9, 2, 4]) == "10\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_broken_codec_is_refused(tmp_path):
-    CharacterCodec(symbols="01").save(tmp_path)
+    Codec.shared(Symbols(symbols="01")).save(tmp_path)
     fields = json.loads((tmp_path / "codec.json").read_text())
-    (tmp_path / "codec.json").write_text(json.dumps({**fields, "symbols": 3}))
-    with pytest.raises(UserError, match=r"codec.json: symbols: expected text, found 3"):
-        load_codec(tmp_path)
+    (tmp_path / "codec.json").write_text(json.dumps({"source": {**fields["source"], "symbols": 3}, "target": None}))
+    with pytest.raises(UserError, match=r"codec.json: source.symbols: expected text, found 3"):
+        Codec.load(tmp_path)
 
 
 @pytest.mark.parametrize(

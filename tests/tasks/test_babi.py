@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from universal_transformer.data.stories import parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines
 from universal_transformer.tasks.babi import TASK_NAMES, BabiData
-from universal_transformer.tasks.facts import parse
 
 REAL = os.environ.get("UT_DATA") or str(Path(__file__).parents[2] / "../shared/data")
 needs_real_files = pytest.mark.skipif(
@@ -62,7 +62,7 @@ def test_several_tasks_share_vocabulary_and_answers(folder):
         "task 1 single-supporting-fact": 4,
         "task 4 two-arg-relations": 4,
     }
-    assert task.codec.answers == ("barn", "mill", "yard")
+    assert task.codec.target.labels == ("barn", "mill", "yard")
 
 
 def test_order_and_number_of_facts_are_fields(folder):

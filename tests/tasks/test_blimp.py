@@ -7,12 +7,14 @@ from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import blimp
 from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
-from universal_transformer.tasks.labelled import LabelledCodec
-from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.words import Words
 
 GROUPS = [group for groups in SETS.values() for group in groups]
 PAIRS = [("The keys are here.", "The keys is here."), ("A zebra runs.", "A zebra run.")]
-CODEC = WordCodec(Vocabulary(("the", "keys", "are", "is", "here", ".", "a")))
+CODEC = Codec.shared(Words(("the", "keys", "are", "is", "here", ".", "a")))
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_unknown_words_are_noted(folder):
 
 def test_a_codec_of_another_kind_is_refused(folder):
     tokenizer = Tokenizer.train(["a b"], kind="word", vocabulary_size=10)
-    codec = LabelledCodec(tokenizer=tokenizer, labels=("x", "y"), max_length=50)
+    codec = Codec(Text(tokenizer, 50), Classes(("x", "y")))
     with pytest.raises(UserError, match="it needs the run of a language model"):
         load_blimp(codec, data_dir=str(folder))
 

@@ -8,7 +8,7 @@ from small_pictures import write_captions, write_digits, write_picture
 from universal_transformer.data.handwriting import load_handwriting
 from universal_transformer.data.picture_files import encode_png
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import CaptionsData, load_codec
+from universal_transformer.tasks import CaptionsData, Codec
 from universal_transformer.tasks import captions as module
 from universal_transformer.tasks.captions import distorted
 
@@ -93,18 +93,20 @@ def test_pictures_of_a_user_keep_their_proportions(tmp_path):
     assert shapes == {(8, 8), (24, 8)}
     assert any("1 of 11 pictures are changed; the first is" in note for note in task.notes)
     task.codec.save(tmp_path)
-    assert load_codec(tmp_path).model_fields == task.codec.model_fields
+    assert Codec.load(tmp_path).model_fields == task.codec.model_fields
 
 
 def test_captions_take_a_tokenizer_file(tmp_path):
     captions = write_captions(tmp_path / "own")
-    own = CaptionsData(train=str(captions), height=8, tokenizer="bpe", vocabulary_size=300).load().codec.tokenizer
+    own = (
+        CaptionsData(train=str(captions), height=8, tokenizer="bpe", vocabulary_size=300).load().codec.target.tokenizer
+    )
     library = Tokenizer(models.BPE(vocab={"a": 0, "n": 1}, merges=[]))
     library.save(str(tmp_path / "file.json"))
     codec = CaptionsData(train=str(captions), height=8, tokenizer=str(tmp_path / "file.json")).load().codec
     codec.save(tmp_path)
-    assert load_codec(tmp_path) == codec
-    assert codec.tokenizer != own
+    assert Codec.load(tmp_path) == codec
+    assert codec.target.tokenizer != own
 
 
 def test_lines_of_paths_are_read_with_a_note_on_what_was_changed(tmp_path, digits):

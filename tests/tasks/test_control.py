@@ -20,9 +20,11 @@ from universal_transformer.explore.episode_figures import watch, watched_episode
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.universal import Classifier
 from universal_transformer.nn.trace import Trace
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.control import MOST_FRAMES, ControlCodec, ControlData
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.control import ControlData
 from universal_transformer.tasks.environments import ENVIRONMENTS
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 
@@ -121,7 +123,8 @@ def test_one_pass_chooses_the_actions_of_all_episodes_that_go_on():
 def acts_as(model, codec):
     """The policy of a model, one episode after the other."""
     return lambda frames: [
-        codec.world.actions.index(next(iter(predict(model, codec, [codec.example(one)]))).text) for one in frames
+        codec.source.world.actions.index(next(iter(predict(model, codec, [codec.source.observed(one)]))).text)
+        for one in frames
     ]
 
 
@@ -166,9 +169,9 @@ def test_the_depth_of_a_call_is_that_of_its_episodes():
 
 def test_a_codec_reads_lists_and_tables_and_names_actions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = ControlCodec(environment="CartPole-v1", history=3, hide_velocities=True)
+    made = Codec(Observations(environment="CartPole-v1", history=3, hide_velocities=True), Classes(("left", "right")))
     made.save(tmp_path)
-    codec = load_codec(tmp_path)
+    codec = Codec.load(tmp_path)
     assert codec == made
     assert [codec.render(action) for action in (0, 1)] == ["left", "right"]
     (tmp_path / "a.csv").write_text("cart_position,pole_angle\n0.3,0.02\n\n0.6, 0.04\n")
@@ -224,7 +227,7 @@ def tables(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("line", WRONG)
 def test_a_bad_observation_gives_one_line(line, tables):
-    codec = ControlCodec(environment="CartPole-v1", history=3, hide_velocities=True)
+    codec = Codec(Observations(environment="CartPole-v1", history=3, hide_velocities=True), Classes(("left", "right")))
     with pytest.raises(UserError, match="^" + re.escape(WRONG[line])) as caught:
         list(codec.read([(1, line)], name="lines"))
     assert str(caught.value).isprintable()

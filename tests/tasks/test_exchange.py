@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 
+from universal_transformer.data.stories import parse
 from universal_transformer.tasks.exchange import CLASSES, ExchangedExamples
-from universal_transformer.tasks.facts import FactCodec, parse
+from universal_transformer.tasks.facts import encode_question, fact_codec
 
 STORY = """\
 1 Mary got the milk there.
@@ -20,8 +21,8 @@ STORY = """\
 
 def forms_of(task, *, count=200):
     questions = list(parse(enumerate(STORY.splitlines(), 1), name="story.txt"))
-    codec = FactCodec.of(questions)
-    given = tuple(codec.encode(question) for question in questions)
+    codec = fact_codec(questions)
+    given = tuple(encode_question(codec, question) for question in questions)
     return codec, given, ExchangedExamples({task: given}, codec=codec, forms=count)
 
 
@@ -65,10 +66,10 @@ def test_an_answer_is_exchanged_however_it_is_spelled():
     given += ["3 Bill gave the milk to Mary there.", "4 Who did Bill give the milk to?\tMary\t3"]
     given += ["5 Who gave the milk?\tBill\t3", "6 Who received the football?\tJeff\t1"]
     questions = list(parse(enumerate(given, 1), name="story.txt"))
-    codec = FactCodec.of(questions)
-    assert set(codec.answers) == {"Fred", "Mary", "Bill", "Jeff"}
+    codec = fact_codec(questions)
+    assert set(codec.target.labels) == {"Fred", "Mary", "Bill", "Jeff"}
     found = Counter()
-    for form in ExchangedExamples({5: [codec.encode(questions[0])]}, codec=codec, forms=50):
+    for form in ExchangedExamples({5: [encode_question(codec, questions[0])]}, codec=codec, forms=50):
         giver = codec.words(form)[0].split()[0]
         assert codec.render(form.target) == giver.capitalize()
         found[giver] += 1

@@ -3,9 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.data.example import NO_CLASS
+from universal_transformer.data.stories import Question, parse, words
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import Codec, load_codec
-from universal_transformer.tasks.facts import UNKNOWN_WORD, FactCodec, Question, parse, words
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.facts import encode_question, fact_codec
+from universal_transformer.tasks.sides.facts import UNKNOWN_WORD
 
 STORY = [
     "1 Ada went to the mill.",
@@ -116,8 +118,8 @@ def test_words_are_lower_case_and_bare():
 
 
 def test_each_fact_is_one_position_and_the_question_is_last():
-    codec = FactCodec.of(questions())
-    example = codec.encode(questions()[1], group="g")
+    codec = fact_codec(questions())
+    example = encode_question(codec, questions()[1], group="g")
     assert codec.words(example) == [
         "ada went to the mill",
         "ben went to the barn",
@@ -126,22 +128,22 @@ def test_each_fact_is_one_position_and_the_question_is_last():
     ]
     assert codec.render(example.target) == "rope,saw"
     assert (example.supports, example.group) == ((2, 0), "g")
-    assert codec.max_fact_words == 5
+    assert codec.source.max_fact_words == 5
     assert min(word for fact in example.source for word in fact) >= 2
-    assert codec.model_fields["vocabulary.size"] == 2 + len(codec.vocabulary)
+    assert codec.model_fields["vocabulary.size"] == 2 + len(codec.source.vocabulary)
     assert codec.model_fields["vocabulary.num_classes"] == 3
 
 
 @pytest.mark.parametrize("recent_first", [False, True])
 @pytest.mark.parametrize("max_facts", [0, 1, 2, 9])
 def test_order_and_number_of_facts_keep_the_supports_on_the_same_sentences(recent_first, max_facts):
-    plain = FactCodec.of(questions())
-    codec = FactCodec.of(questions(), recent_first=recent_first, max_facts=max_facts)
+    plain = fact_codec(questions())
+    codec = fact_codec(questions(), recent_first=recent_first, max_facts=max_facts)
     for question in questions():
         kept = list(question.facts)[-max_facts:] if max_facts else list(question.facts)
         if recent_first:
             kept.reverse()
-        example = codec.encode(question)
+        example = encode_question(codec, question)
         assert codec.words(example) == [" ".join(words(text)) for text in [*kept, question.text]]
         supporting = {codec.words(example)[index] for index in example.supports}
         wanted = {plain.words(plain.encode(question))[index] for index in question.supports}
@@ -149,9 +151,9 @@ def test_order_and_number_of_facts_keep_the_supports_on_the_same_sentences(recen
 
 
 def test_words_and_answers_never_seen_are_no_error():
-    codec = FactCodec.of(questions())
+    codec = fact_codec(questions())
     (question,) = questions(["1 Zoe went to the mill.", "2 Where is Zoe?\tmoon\t1"])
-    example = codec.encode(question)
+    example = encode_question(codec, question)
     assert example.target == NO_CLASS
     assert codec.render(NO_CLASS) == "<unknown>"
     assert example.source[0][0] == UNKNOWN_WORD
@@ -159,32 +161,34 @@ def test_words_and_answers_never_seen_are_no_error():
 
 
 def test_words_never_seen_are_named_as_they_were_written():
-    codec = FactCodec.of(questions())
+    codec = fact_codec(questions())
     lines = ["1 Zoe went to the mill.", "2 Zoe went to the Cellar.", "3 Where is Zoe?", "1 Ada went to the mill."]
     found = codec.read(numbered([*lines, "2 Where is Ada?"]), name="f.txt")
     assert [example.unknown for example in found] == [("Zoe", "Cellar"), ()]
 
 
 def test_a_longer_fact_than_the_model_can_take_is_named():
-    codec = FactCodec.of(questions())
+    codec = fact_codec(questions())
     lines = numbered(["1 Ada went to the very old mill.", "2 Where is Ada?"])
     with pytest.raises(UserError, match=r"^f.txt:2: 'Ada went .* has 7 words; a fact has at most 5, as in"):
         list(codec.read(lines, name="f.txt"))
 
 
 def test_reading_gives_one_example_a_question_without_its_answer():
-    codec = FactCodec.of(questions())
+    codec = fact_codec(questions())
     examples = list(codec.read(numbered(STORY), name="f.txt"))
     assert [example.target for example in examples] == [NO_CLASS] * 3
-    assert [example.source for example in examples] == [codec.encode(question).source for question in questions()]
+    assert [example.source for example in examples] == [
+        encode_question(codec, question).source for question in questions()
+    ]
 
 
 @pytest.mark.parametrize("recent_first", [False, True])
 def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
-    codec = FactCodec.of(questions(), recent_first=recent_first, max_facts=3)
+    codec = fact_codec(questions(), recent_first=recent_first, max_facts=3)
     assert isinstance(codec, Codec)
     codec.save(tmp_path)
-    assert FactCodec.load(tmp_path) == load_codec(tmp_path) == codec
+    assert Codec.load(tmp_path) == Codec.load(tmp_path) == codec
 
 
 @pytest.mark.parametrize(
@@ -204,9 +208,9 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
 def test_a_broken_codec_is_refused(tmp_path, content, message):
     (tmp_path / "codec.json").write_text(content)
     with pytest.raises(UserError, match=message):
-        load_codec(tmp_path)
+        Codec.load(tmp_path)
 
 
 def test_a_missing_codec_is_named(tmp_path):
     with pytest.raises(UserError, match=r"codec.json: no such file"):
-        load_codec(tmp_path)
+        Codec.load(tmp_path)

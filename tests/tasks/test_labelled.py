@@ -10,8 +10,8 @@ from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.labelled import LabelledCodec, LabelledData
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.labelled import LabelledData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 ROWS = [(f"text {number} is {'very ' * (number % 3)}{word}", word) for number in range(8) for word in ("good", "bad")]
@@ -25,14 +25,14 @@ def write(path, rows=ROWS, end="\n"):
 def test_examples_and_model_fields(tmp_path):
     path = write(tmp_path / "a.tsv")
     task = LabelledData(train=path, validation=path, test=path).load()
-    assert task.codec.labels == ("bad", "good")
+    assert task.codec.target.labels == ("bad", "good")
     assert [task.codec.render(example.target) for example in task.train] == [label for _, label in ROWS]
     assert all(example.source[-1] == END for example in task.train)
     assert list(task.test["test"]) == list(task.validation) == list(task.train)
     assert collate(task.train, indices=range(len(task.train))).target.tolist() == [1, 0] * 8
     config = task.configure(ModelConfig())
     assert (config.architecture, config.vocabulary.num_classes) == ("classifier", 2)
-    assert config.vocabulary.size == len(task.codec.tokenizer)
+    assert config.vocabulary.size == len(task.codec.source.tokenizer)
     assert task.codec.words(task.train[0]) == ["text", "0", "is", "good", "<end>"]
     assert task.metric == "classes"
 
@@ -50,7 +50,7 @@ def test_line_ends_and_format_do_not_matter(tmp_path):
 
 def test_number_labels_of_json_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "t{n}", "label": {n % 3}}}\n' for n in range(9)))
-    assert LabelledData(train=str(tmp_path / "a.jsonl")).load().codec.labels == ("0", "1", "2")
+    assert LabelledData(train=str(tmp_path / "a.jsonl")).load().codec.target.labels == ("0", "1", "2")
     (tmp_path / "b.jsonl").write_text('{"text": "t", "label": true}\n')
     with pytest.raises(UserError, match=r'b\.jsonl:1: "label" is True; expected a string'):
         LabelledData(train=str(tmp_path / "b.jsonl")).load()
@@ -119,12 +119,18 @@ def test_as_many_examples_as_lines(codecs, kind, lines):
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
     codecs[kind].save(tmp_path)
-    loaded = load_codec(tmp_path)
-    assert isinstance(loaded, LabelledCodec)
-    assert (loaded.labels, loaded.max_length) == (codecs[kind].labels, codecs[kind].max_length)
+    loaded = Codec.load(tmp_path)
+    assert loaded == codecs[kind]
     lines = list(enumerate((text for text, _ in ROWS), start=1))
     assert list(loaded.read(lines, name="x")) == list(codecs[kind].read(lines, name="x"))
     assert loaded.render(NO_CLASS) == "<unknown>"
-    (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3, "segments": 1}')
-    with pytest.raises(UserError, match=r"codec\.json: labels: found .*sorted"):
-        LabelledCodec.load(tmp_path)
+    (tmp_path / "codec.json").write_text(
+        json.dumps(
+            {
+                "source": {"kind": "text", "max_length": 3, "segments": 1, "after": 0},
+                "target": {"kind": "classes", "labels": ["b", "b"]},
+            }
+        )
+    )
+    with pytest.raises(UserError, match=r"codec\.json: target: labels: found .*different"):
+        Codec.load(tmp_path)

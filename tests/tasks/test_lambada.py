@@ -6,8 +6,9 @@ from universal_transformer.data.novels import read_novels
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import LambadaData, ReadingData
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lambada import SETS, find_questions, novel_words, number_novels
-from universal_transformer.tasks.word_codecs import ReadingCodec, Vocabulary
+from universal_transformer.tasks.sides.words import Passage, Vocabulary
 
 NAMES = ["anna", "boris", "clara", "david", "emil", "frieda", "greta"]
 
@@ -41,7 +42,7 @@ def test_a_language_model_on_novels_is_tested_on_last_words(folder):
     task = LambadaData(data_dir=str(folder), block_length=16).load()
     assert task.metric == "last_word"
     assert list(task.test) == ["development", "test"]
-    vocabulary = task.codec.vocabulary
+    vocabulary = task.codec.source.vocabulary
     first, second = task.test["test"]
     assert task.codec.render(first.target) == "then anna went out . with anna"
     assert second.target[-1] == UNKNOWN
@@ -76,11 +77,11 @@ def test_questions_are_like_the_passages(folder):
         context, question = example.source[:cut], example.source[cut + 1 :]
         assert 50 <= len(context) <= 80 - len(question)
         assert example.target in context
-        assert codec.vocabulary.word(context[-1]) == "."
+        assert codec.source.vocabulary.word(context[-1]) == "."
         assert "." not in codec.words(example)[cut:]
         assert codec.render(example.target) in (*NAMES, "garden")
         assert END not in example.source
-        assert context[0] == codec.vocabulary.ids["then"]
+        assert context[0] == codec.source.vocabulary.ids["then"]
     first, second = task.test["development"]
     assert codec.words(first) == ["then", "anna", "went", "out", ".", "<start>", "with"]
     assert codec.render(first.target) == "anna"
@@ -105,7 +106,7 @@ def test_questions_found_are_those_of_a_naive_search(folder):
         start = starts[-1]
         if words[end] in words[start:cut] and "<end>" not in words[start:end]:
             expected.append((*words[start:cut], "<start>", *words[cut:end], words[end]))
-    codec = ReadingCodec(vocabulary)
+    codec = Codec.shared(Passage(vocabulary.words))
     found = find_questions(tokens, vocabulary, max_length=90, limit=10_000)
     assert [(*codec.words(e), codec.render(e.target)) for e in found] == expected
     fewer = find_questions(tokens, vocabulary, max_length=90, limit=7)

@@ -60,7 +60,7 @@ def test_text_on_disk_has_the_ids_of_text_in_memory(tmp_path, kind):
     memory, disk = data.load(), mapped(data)
     assert list(disk.train) == list(memory.train)
     assert disk.train[-1] == memory.train[-1]
-    assert disk.codec.tokenizer.tokens() == memory.codec.tokenizer.tokens()
+    assert disk.codec.source.tokenizer.tokens() == memory.codec.source.tokenizer.tokens()
     assert disk.held_out == memory.held_out
     assert (list(disk.validation), list(disk.test["test"])) == (list(memory.validation), list(memory.test["test"]))
     assert disk.configure(ModelConfig()) == memory.configure(ModelConfig())
@@ -119,7 +119,10 @@ def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir,
     once = token_store._make
     monkeypatch.setattr(token_store, "_make", lambda *given: made.append(1) or once(*given))
     first = mapped(data)
-    assert mapped(dataclasses.replace(data, block_length=9)).codec.tokenizer.tokens() == first.codec.tokenizer.tokens()
+    assert (
+        mapped(dataclasses.replace(data, block_length=9)).codec.source.tokenizer.tokens()
+        == first.codec.source.tokenizer.tokens()
+    )
     assert len(made) == 1
     mapped(dataclasses.replace(data, lower_case=True))
     assert len(made) == 2
@@ -166,7 +169,7 @@ def test_a_tokenizer_of_a_large_text_is_learned_from_a_sample_of_all_of_it(tmp_p
     monkeypatch.setattr(survey, "SAMPLE", 200)
     lines = ["abc"] * 500 + ["xyz"] * 500
     task = mapped(TextData(train=write(tmp_path / "a.txt", lines), vocabulary_size=12))
-    assert set("abcxyz") <= set(task.codec.tokenizer.tokens())
+    assert set("abcxyz") <= set(task.codec.source.tokenizer.tokens())
     assert any("learned from 29 of 900 lines" in note for note in task.notes)
 
 
@@ -179,12 +182,12 @@ def test_a_saved_run_is_evaluated_without_the_training_file(tmp_path, data):
     for part, rows in task.held_out.items():
         (tmp_path / "held" / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     saved = Saved(codec=task.codec, held_out=tmp_path / "held")
-    assert list(data.reload(saved).train) == list(task.train)
+    assert list(data.load(saved).train) == list(task.train)
     write_pairs(tmp_path / "a.tsv", [(f"other {number}", "text ☃") for number in range(300)])
     with pytest.raises(UserError, match="the text has changed since training"):
-        len(data.reload(saved).train)
+        len(data.load(saved).train)
     Path(path).unlink()
-    again = data.reload(saved)
+    again = data.load(saved)
     (name,) = task.test
     assert list(again.test[name]) == list(task.test[name])
     assert list(again.validation) == list(task.validation)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from python_oracle import execute_expression, execute_lines
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import LearningToExecuteData, load_codec
-from universal_transformer.tasks.algorithmic import CharacterCodec
+from universal_transformer.tasks import Codec, LearningToExecuteData
 
 SMALL = LearningToExecuteData(train_examples=300, validation_examples=20, test_examples=30)
 MEMORY = [dataclasses.replace(SMALL, problem=problem) for problem in ("copy", "double", "reverse")]
@@ -143,7 +142,7 @@ def test_programs_can_be_typed_in(tmp_path):
     (example,) = codec.read([(1, f"{text}\n")], name="f.txt")
     assert codec.render(example.source) == text
     codec.save(tmp_path)
-    assert CharacterCodec.load(tmp_path) == load_codec(tmp_path) == codec
+    assert Codec.load(tmp_path) == Codec.load(tmp_path) == codec
     with pytest.raises(UserError, match=r"^f.txt:3: expected symbols out of '.*', found '/'$"):
         list(codec.read([(3, "4/2")], name="f.txt"))
 
@@ -155,7 +154,7 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
     assert codec.render(example.source) == "(x=37 for[4] x+=520) if 41>78 else 66"
     assert codec.render([4 + 2, 4 + 1, 4 + 0, 2]) == "012"
     codec.save(tmp_path)
-    assert load_codec(tmp_path) == codec
+    assert Codec.load(tmp_path) == codec
 
 
 @pytest.mark.parametrize(

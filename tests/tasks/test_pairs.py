@@ -12,8 +12,8 @@ from universal_transformer.data.tokenizer import END, KINDS, UNKNOWN, until_end
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.pairs import PairsCodec, PairsData
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.pairs import PairsData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 REAL = os.environ.get("UT_DATA") or str(Path(__file__).parents[2] / "../shared/data")
@@ -94,13 +94,12 @@ def test_examples_codec_and_model_fields(tmp_path, kind, shared):
         assert "".join(task.codec.words(example)[:-1]).replace("␣", "") == source.replace(" ", "")
     config = task.configure(ModelConfig())
     assert config.architecture == "encoder_decoder"
-    assert config.vocabulary.size == len(task.codec.source)
-    assert config.vocabulary.target_size == (None if shared else len(task.codec.target))
+    assert config.vocabulary.size == len(task.codec.source.tokenizer)
+    assert config.vocabulary.target_size == (None if shared else len(task.codec.target.tokenizer))
     folder = tmp_path / "run"
     folder.mkdir()
     task.codec.save(folder)
-    loaded = load_codec(folder)
-    assert isinstance(loaded, PairsCodec)
+    loaded = Codec.load(folder)
     lines = [(1, "the a is old"), (2, ""), (3, "unbekannt ☃")]
     assert list(loaded.read(lines, name="x")) == list(task.codec.read(lines, name="x"))
     assert [loaded.render(example.target) for example in task.train] == [
@@ -158,7 +157,7 @@ def test_as_many_examples_as_lines(codec, lines):
     for text, example in zip(lines, examples, strict=True):
         assert example.source
         assert example.target == ()
-        assert codec.target.decode(example.source) == text
+        assert codec.target.tokenizer.decode(example.source) == text
         assert "\n" not in codec.render(example.source)
 
 
@@ -270,17 +269,17 @@ def test_the_character_that_stands_between_two_texts_is_refused(tmp_path, parall
 
 @pytest.mark.parametrize(
     "content",
-    ["{}", '{"kind": "pairs"}', '{"kind": "pairs", "shared_vocabulary": 1, "max_length": 5}', "[1]", "{"],
+    ["{}", '{"source": {"kind": "pairs"}, "target": null}', '{"source": 1, "target": null}', "[1]", "{"],
 )
 def test_a_damaged_codec(tmp_path, codec, content):
     codec.save(tmp_path)
     (tmp_path / "codec.json").write_text(content)
     with pytest.raises(UserError, match=r"codec\.json: "):
-        PairsCodec.load(tmp_path)
+        Codec.load(tmp_path)
     codec.save(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
-        PairsCodec.load(tmp_path)
+        Codec.load(tmp_path)
 
 
 @pytest.mark.skipif(

@@ -10,7 +10,7 @@ from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
 from universal_transformer.runs.folder import keep_held_out
-from universal_transformer.tasks import PicturesData, load_codec
+from universal_transformer.tasks import Codec, PicturesData
 from universal_transformer.tasks.pictures import NAMES
 from universal_transformer.tasks.task import Saved
 
@@ -28,7 +28,7 @@ def test_the_target_of_a_digit_is_its_pixels_row_by_row(side, levels, digits):
         task.test["test"], block_means(part.pictures, side=side), part.digits, strict=True
     ):
         assert example.target == tuple(FIRST + int(value) * levels // 256 for row in picture for value in row)
-        assert task.codec.tokenizer.decode(example.source[:-1]).strip() == NAMES[digit] == example.group
+        assert task.codec.source.tokenizer.decode(example.source[:-1]).strip() == NAMES[digit] == example.group
         assert example.source[-1] == END
     assert task.model_fields["outputs.columns"] == side
     assert task.model_fields["generation.max_new_tokens"] == side**2
@@ -39,11 +39,11 @@ def test_the_target_of_a_digit_is_its_pixels_row_by_row(side, levels, digits):
 def test_pixels_come_back_from_the_ids_of_all_intensities(levels, tmp_path, digits):
     codec = PicturesData(data_dir=digits, side=28, levels=levels).load().codec
     pixels = np.arange(784).reshape(28, 28) % 256
-    ids = codec.target(pixels.astype(np.uint8))
+    ids = codec.target.ids(pixels.astype(np.uint8))
     assert min(ids) == FIRST
     assert max(ids) == FIRST + levels - 1
     assert np.abs(codec.pixels(ids).astype(int) - pixels).max() <= 256 / levels
-    assert codec.target(codec.pixels(ids)) == ids
+    assert codec.target.ids(codec.target.pixels(ids)) == ids
     (tmp_path / "a.png").write_bytes(codec.content(ids))
     with Image.open(tmp_path / "a.png") as picture:
         assert (np.array(picture) == codec.pixels(ids)).all()
@@ -56,7 +56,7 @@ def test_pixels_come_back_from_the_ids_of_all_intensities(levels, tmp_path, digi
 def test_a_codec_comes_back_from_its_folder(tmp_path, digits):
     codec = PicturesData(data_dir=digits).load().codec
     codec.save(tmp_path)
-    found = load_codec(tmp_path)
+    found = Codec.load(tmp_path)
     assert (found.side, found.levels, found.model_fields) == (14, 256, codec.model_fields)
     (example,) = found.read([(1, "a seven")], name="x")
     assert found.words(example) == ["a", "seven", "<end>"]
@@ -71,7 +71,7 @@ def test_pictures_of_a_user_are_scaled_and_said_to_be(tmp_path):
     assert all(len(example.target) == 16 for example in [*task.train, *task.validation])
     assert any("11 of 11 pictures are changed" in note for note in task.notes)
     keep_held_out(tmp_path, task.held_out)
-    again = data.reload(Saved(codec=task.codec, held_out=tmp_path / "held_out"))
+    again = data.load(Saved(codec=task.codec, held_out=tmp_path / "held_out"))
     assert list(again.validation) == list(task.validation)
 
 

@@ -16,8 +16,9 @@ from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.recipes import RECIPES
-from universal_transformer.tasks import load_codec, speech
-from universal_transformer.tasks.speech import MASKS, SpeechCodec, SpeechData, blanked, pause, scaled, tilted, warped
+from universal_transformer.tasks import Codec, speech
+from universal_transformer.tasks.sides.sound import Heard, scaled
+from universal_transformer.tasks.speech import DIGITS, MASKS, SpeechData, blanked, pause, tilted, warped
 from universal_transformer.typed import replaced
 
 FEW = {"train_examples": 60, "validation_strings": 8, "test_strings": 12}
@@ -151,9 +152,9 @@ def test_joined_frames_are_those_of_joined_sounds_but_at_their_ends():
 
 
 def test_a_codec_reads_sounds_and_writes_words(tmp_path):
-    SpeechCodec().save(tmp_path)
-    codec = load_codec(tmp_path)
-    assert codec == SpeechCodec()
+    Codec(Heard(), DIGITS).save(tmp_path)
+    codec = Codec.load(tmp_path)
+    assert codec == Codec(Heard(), DIGITS)
     assert codec.render((3 + 7, 3 + 0, 2)) == "seven zero"
     (tmp_path / "a.wav").write_bytes(sound_file(tone()))
     (tmp_path / "b.flac").write_bytes(sound_file(tone(rate=16_000), rate=16_000, kind="FLAC"))

@@ -10,7 +10,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import reports
 from universal_transformer.tasks.boards import Board
-from universal_transformer.tasks.sudoku import SHAPES, SudokuCodec, SudokuData
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.board import SHAPES, Cells
+from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Task
 
 SIDES = (4, 6, 9)
@@ -81,7 +83,7 @@ LINE = "1.3..412........"
 
 
 def test_a_line_is_read_and_written_again(tmp_path):
-    codec = SudokuCodec(side=4)
+    codec = Codec.shared(Cells(side=4))
     lines = [(1, f" {LINE}\n"), (2, ""), (3, LINE.replace(".", "0"))]
     first, second = codec.read(lines, name="boards")
     assert first == second
@@ -89,7 +91,7 @@ def test_a_line_is_read_and_written_again(tmp_path):
     assert codec.words(first) == list(LINE)
     assert codec.render(3) == "3"
     codec.save(tmp_path)
-    assert SudokuCodec.load(tmp_path) == codec
+    assert Codec.load(tmp_path) == codec
 
 
 @pytest.mark.parametrize(
@@ -108,16 +110,18 @@ def test_a_line_is_read_and_written_again(tmp_path):
 )
 def test_boards_that_are_none_are_refused_in_one_line(line, message):
     with pytest.raises(UserError) as error:
-        list(SudokuCodec(side=4).read([(7, line)], name="boards"))
+        list(Codec.shared(Cells(side=4)).read([(7, line)], name="boards"))
     assert str(error.value).startswith(message)
 
 
 def test_what_is_wrong_with_an_answer():
-    codec = SudokuCodec(side=4)
+    codec = Codec.shared(Cells(side=4))
     solved = "1234341221434321"
-    assert codec.fault(solved) == ""
-    assert codec.fault("." + solved[1:]) == "a board with 1 blank cells"
-    assert codec.fault("2" + solved[1:]) == "a board that is not solved: the digit 2 twice in row 1; expected once"
+    assert codec.source.fault(solved) == ""
+    assert codec.source.fault("." + solved[1:]) == "a board with 1 blank cells"
+    assert (
+        codec.source.fault("2" + solved[1:]) == "a board that is not solved: the digit 2 twice in row 1; expected once"
+    )
 
 
 def test_a_small_run_is_trained_scored_with_more_steps_and_asked(tmp_path, capsys):

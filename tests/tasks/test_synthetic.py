@@ -7,7 +7,7 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import load_codec, synthetic
+from universal_transformer.tasks import Codec, synthetic
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.synthetic import KINDS, MONTHS, NUMBERS, PARTS, synthetic_pairs
 from universal_transformer.tasks.task import Saved
@@ -76,7 +76,7 @@ def test_a_saved_task_is_the_task_that_was_trained_on(tmp_path):
     data = PairsData(synthetic="records", train_pairs=30, test_pairs=4, tokenizer="character")
     task = data.load()
     task.codec.save(tmp_path)
-    again = data.reload(Saved(codec=load_codec(tmp_path), held_out=tmp_path))
+    again = data.load(Saved(codec=Codec.load(tmp_path), held_out=tmp_path))
     assert [*again.train] == [*task.train]
     assert {name: [*found] for name, found in again.test.items()} == {name: [*one] for name, one in task.test.items()}
     assert NOTE in again.notes

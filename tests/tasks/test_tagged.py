@@ -6,7 +6,7 @@ from universal_transformer.cli import main
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import load_codec
+from universal_transformer.tasks import Codec
 from universal_transformer.tasks.tagged import TaggedData, read_conll
 
 SENTENCES = [
@@ -24,7 +24,7 @@ def write(path, sentences=SENTENCES, *, line="{}\t{}\n", between="\n"):
 def test_each_token_has_the_class_of_its_tag(tmp_path):
     path = write(tmp_path / "a.conll")
     task = TaggedData(train=path, validation=path, test=path).load()
-    assert task.codec.tags == ("D", "N", "V")
+    assert task.codec.target.tags == ("D", "N", "V")
     assert [example.target for example in task.train][:3] == [(1, 2, 3), (1, 2, 3, 1, 2), (3,)]
     assert [task.codec.words(example) for example in task.train][:1] == [["the", "cat", "sat"]]
     assert list(task.test["test"]) == list(task.validation) == list(task.train)
@@ -32,7 +32,7 @@ def test_each_token_has_the_class_of_its_tag(tmp_path):
     assert [task.codec.render(index) for index in (0, 1)] == ["_", "D"]
     config = task.configure(ModelConfig())
     assert (config.architecture, config.vocabulary.num_classes) == ("tagger", 4)
-    assert config.vocabulary.size == len(task.codec.tokenizer) == 4 + 6
+    assert config.vocabulary.size == len(task.codec.source.tokenizer) == 4 + 6
     assert (task.metric, config.generation.max_new_tokens) == ("tags", None)
     assert task.codec.pieces(task.train[2]) == (["stop"], ["V"])
 
@@ -123,9 +123,9 @@ def test_sentences_are_held_out_whole_and_saved_with_the_codec(tmp_path):
     assert not texts[0] & texts[1]
     assert all(set(row) == {"tokens", "tags"} for row in task.held_out["validation"])
     task.codec.save(tmp_path)
-    again = load_codec(tmp_path)
-    assert (again.tags, again.max_length) == (task.codec.tags, task.codec.max_length)
-    assert again.tokenizer.encode("w1 v1") == task.codec.tokenizer.encode("w1 v1")
+    again = Codec.load(tmp_path)
+    assert (again.target.tags, again.source.max_length) == (task.codec.target.tags, task.codec.source.max_length)
+    assert again.source.tokenizer.encode("w1 v1") == task.codec.source.tokenizer.encode("w1 v1")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import textwrap
 import pytest
 
 from configs import config_of
+from training import tiny
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.example import Example
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, TaskData
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.typed import replaced
 
@@ -22,7 +24,7 @@ def test_a_task_fills_what_the_data_decide_and_leaves_the_rest():
     model = task.configure(config_of(width=48, max_steps=3))
     assert (model.sizes.width, model.max_steps) == (48, 3)
     assert (model.architecture, model.inputs.kind) == ("classifier", "facts")
-    assert model.vocabulary.size == 2 + len(task.codec.vocabulary)
+    assert model.vocabulary.size == 2 + len(task.codec.source.vocabulary)
     assert task.configure(model) == model
 
 
@@ -49,8 +51,8 @@ def row(length):
     ],
 )
 def test_the_longest_answer_in_training_decides_how_long_an_answer_may_be(architecture, train, limit):
-    fields = {"architecture": architecture}
-    task = dataclasses.replace(AlgorithmicData(train_examples=1).load(), train=train, model_fields=fields)
+    codec = Codec.shared(tiny.TinySide(architecture))
+    task = dataclasses.replace(AlgorithmicData(train_examples=1).load(), codec=codec, train=train)
     configured = task.configure(ModelConfig())
     assert configured.generation.max_new_tokens == limit
     assert task.configure(configured) == configured

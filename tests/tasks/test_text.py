@@ -9,8 +9,8 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.text import TextCodec, TextData
+from universal_transformer.tasks import Codec
+from universal_transformer.tasks.text import TextData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 VERSES = [f"line {number} of {'abc'[number % 3] * (number % 7)}, or so" for number in range(40)]
@@ -45,7 +45,7 @@ def test_blocks_are_the_text_cut_into_pieces(tmp_path, kind, block_length):
         task.train[len(task.train)]
     assert collate(task.train[:1], indices=[0]).source is None
     config = task.configure(ModelConfig())
-    assert (config.architecture, config.vocabulary.size) == ("language_model", len(task.codec.tokenizer))
+    assert (config.architecture, config.vocabulary.size) == ("language_model", len(task.codec.source.tokenizer))
     assert task.metric == "perplexity"
 
 
@@ -97,14 +97,15 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     (tmp_path / "run").mkdir()
     codec.save(tmp_path / "run")
     assert {child.name for child in (tmp_path / "run").iterdir()} == {"codec.json", "tokenizer.json"}
-    loaded = load_codec(tmp_path / "run")
-    assert isinstance(loaded, TextCodec)
-    assert loaded.block_length == 9
+    loaded = Codec.load(tmp_path / "run")
+    assert loaded.source.block_length == 9
     lines = list(enumerate(VERSES, start=1))
     assert list(loaded.read(lines, name="x")) == list(codec.read(lines, name="x"))
-    (tmp_path / "run/codec.json").write_text(json.dumps({"kind": "text", "block_length": "9"}))
-    with pytest.raises(UserError, match=r"codec\.json: block_length: expected a whole number, found '9'"):
-        TextCodec.load(tmp_path / "run")
+    (tmp_path / "run/codec.json").write_text(
+        json.dumps({"source": {"kind": "continuation", "block_length": "9"}, "target": None})
+    )
+    with pytest.raises(UserError, match=r"codec\.json: source\.block_length: expected a whole number, found '9'"):
+        Codec.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

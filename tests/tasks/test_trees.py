@@ -9,7 +9,7 @@ from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.data.trees import MOST_DEPTH, Tree, answer_tree, flat, joined, read_tree, read_treebank_tree
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import grammar, load_codec
+from universal_transformer.tasks import Codec, grammar
 from universal_transformer.tasks.data_lines import data_lines
 from universal_transformer.tasks.grammar import MOST_CONSTITUENTS, PARTS, RULES, WORDS, sentences
 from universal_transformer.tasks.parsing import ParsingData
@@ -131,7 +131,7 @@ def test_the_task_and_what_is_loaded_again_are_the_same(tmp_path):
     assert all(10 <= len(example.source) <= 12 for example in task.test["longer"])
     assert any("generated from a grammar" in note for note in task.notes)
     task.codec.save(tmp_path)
-    again = data.reload(Saved(codec=load_codec(tmp_path), held_out=tmp_path))
+    again = data.load(Saved(codec=Codec.load(tmp_path), held_out=tmp_path))
     assert {name: [*found] for name, found in again.test.items()} == {name: [*one] for name, one in task.test.items()}
     assert [*again.train] == [*task.train]
     example = task.train[0]
@@ -139,14 +139,14 @@ def test_the_task_and_what_is_loaded_again_are_the_same(tmp_path):
     tree = answer_tree(task.codec.render(example.target), words=task.codec.words(example))
     assert [*tree.words()] == task.codec.words(example)
     config = task.configure(ModelConfig())
-    assert config.vocabulary.target_size == 4 + 1 + 2 * len(task.codec.labels)
+    assert config.vocabulary.target_size == 4 + 1 + 2 * len(task.codec.target.labels)
     assert task.codec.render([3, 4, 0]) == "<unknown> XX <unknown>"
 
 
 def test_a_treebank_is_held_out_and_encoded_with_words_that_occur_twice(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(TREES * 2 + ["(S (NP (NN rain)) (VP (VBD slept)))"]))
     task = ParsingData(train=str(tmp_path / "a.txt"), validation=str(tmp_path / "a.txt")).load()
-    assert task.codec.labels == ("NP", "S", "VP")
+    assert task.codec.target.labels == ("NP", "S", "VP")
     assert task.train[-1].source[0] == UNKNOWN
     assert [task.codec.render(example.target) for example in task.train][:1] == [BARKED]
     assert list(task.test) == ["validation"]
@@ -185,7 +185,7 @@ def test_labels_of_trees_that_are_held_out_and_all_marks_are_known(tmp_path):
     rare = [f"(S (NP (DT the) (NN {word})) (X{n} (VBD barked)) (. !))" for n, word in enumerate("abcdefgh")]
     (tmp_path / "a.txt").write_text("\n".join(rare))
     task = ParsingData(train=str(tmp_path / "a.txt"), validation_fraction=0.5).load()
-    assert task.codec.labels == ("NP", "S", *(f"X{n}" for n in range(8)))
+    assert task.codec.target.labels == ("NP", "S", *(f"X{n}" for n in range(8)))
     (example,) = task.codec.read([(1, "the b barked ? !")], name="lines")
     assert example.unknown == ("b",)
     assert task.codec.words(example) == ["the", "<unknown>", "barked", "?", "!"]

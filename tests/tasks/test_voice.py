@@ -25,10 +25,11 @@ from universal_transformer.nn.config import Sizes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs.opened import open_run
-from universal_transformer.tasks import load_codec, voice
-from universal_transformer.tasks.speech import WORDS, SpeechCodec, scaled
+from universal_transformer.tasks import Codec, voice
+from universal_transformer.tasks.sides.sound import Heard, Spoken, scaled
+from universal_transformer.tasks.speech import DIGITS, WORDS
 from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.voice import LONGEST, PAUSE, VoiceCodec, VoiceData, prompt, spoken_frames
+from universal_transformer.tasks.voice import LONGEST, PAUSE, SPEAKER_AND_DIGIT, VoiceData, spoken_frames
 from universal_transformer.typed import replaced
 
 FEW = [one for one in RECORDINGS if one.number in (0, 5, 8, 9) and one.speaker in ("george", "theo")]
@@ -83,17 +84,17 @@ def test_frames_begin_with_sound_and_end_in_silence():
 
 
 def test_a_codec_reads_words_and_writes_sounds(tmp_path):
-    VoiceCodec().save(tmp_path)
-    codec = load_codec(tmp_path)
-    assert codec == VoiceCodec()
+    Codec(SPEAKER_AND_DIGIT, Spoken()).save(tmp_path)
+    codec = Codec.load(tmp_path)
+    assert codec == Codec(SPEAKER_AND_DIGIT, Spoken())
     lines = [(1, "theo seven"), (2, " "), (3, " Yweweler  ZERO")]
     assert [codec.words(one) for one in codec.read(lines, name="a")] == [
         ["theo", "seven", "<end>"],
         ["yweweler", "zero", "<end>"],
     ]
-    assert codec.render(prompt("george", "one")) == "george one"
+    assert codec.render(SPEAKER_AND_DIGIT.encode("george", "one")) == "george one"
     frames = scaled(log_mel(tone(hertz=1000, peak=1.0), bands=SPOKEN))
-    (tmp_path / "a.wav").write_bytes(codec.content(frames))
+    (tmp_path / "a.wav").write_bytes(codec.target.content(frames))
     samples, rate = soundfile.read(tmp_path / "a.wav")
     assert (rate, len(samples)) == (RATE, len(frames) * SPOKEN.hop)
     assert np.abs(np.fft.rfft(samples)).argmax() * RATE / len(samples) == pytest.approx(1000, abs=60)
@@ -103,19 +104,19 @@ def test_a_codec_reads_words_and_writes_sounds(tmp_path):
 def test_other_lines_are_refused(line):
     message = rf"^a:4: '{line}': expected a speaker \(george, .*such as theo seven"
     with pytest.raises(UserError, match=message) as raised:
-        next(VoiceCodec().read([(4, line)], name="a"))
+        next(Codec(SPEAKER_AND_DIGIT, Spoken()).read([(4, line)], name="a"))
     assert ("mean seven" in str(raised.value)) is ("sevn" in line)
 
 
 def test_the_baseline_repeats_the_frame_before_each_position(tmp_path):
     frames = np.arange(8, dtype=np.float32)[:, None] * np.ones((1, 3), np.float32)
     example = Example(source=(3, 2), target=frames)
-    model = replaced(RECIPES["voice"]().model, VoiceData.codec_class().model_fields)
+    model = replaced(RECIPES["voice"]().model, Codec(SPEAKER_AND_DIGIT, Spoken()).model_fields)
     assert model.outputs.stride == 3
     baseline = FrameBaseline.learn([example], model)
     baseline.save(tmp_path / "baseline.json")
     assert FrameBaseline.load(tmp_path / "baseline.json", model) == baseline
-    task = Task("voice", VoiceCodec(), (), (), {}, "frames", {})
+    task = Task("voice", Codec(SPEAKER_AND_DIGIT, Spoken()), (), (), {}, "frames", {})
     sums = metric_of(task).trivial(baseline, example)
     # before the positions stand 0, 2 and 5
     assert sums.sums == {"difference": 0 + 1 + 2 + 1 + 2 + 3 + 1 + 2, "frames": 8}
@@ -183,7 +184,7 @@ def test_a_recogniser_reads_recordings_copies_means_and_what_is_said(run, monkey
     monkeypatch.setattr(judge, "mean_frames", lambda: defaultdict(lambda: spoken_frames(samples_of(FEW[0]))))
     answers = iter(["zero", "zero", "zero", "zero", "", "two"])
     monkeypatch.setattr(judge, "heard", lambda _, files: [next(answers) for _ in files])
-    speech = SimpleNamespace(codec=SpeechCodec(), config=SimpleNamespace(digest=lambda: "0"))
+    speech = SimpleNamespace(codec=Codec(Heard(), DIGITS), config=SimpleNamespace(digest=lambda: "0"))
     monkeypatch.setattr(judge, "open_run", lambda path: speech if path.name == "speech" else open_run(path))
     monkeypatch.setattr("sys.argv", ["voice_judge.py", "run", "speech", "--limit", "1", "--record", "found.json"])
     monkeypatch.setattr("universal_transformer.models.components.GenerationConfig.limit", lambda *_: 9)
@@ -202,10 +203,10 @@ def test_a_recogniser_reads_recordings_copies_means_and_what_is_said(run, monkey
 
 def test_a_recogniser_hears_nothing_in_silence(capsys):
     config = ModelConfig(sizes=Sizes(width=8, filter_width=8, num_heads=2), depth=DepthConfig(max_steps=1))
-    model = build(replaced(config, SpeechCodec().model_fields | {"inputs.stride": 4})).eval()
+    model = build(replaced(config, Codec(Heard(), DIGITS).model_fields | {"inputs.stride": 4})).eval()
     heard = script(PROJECT / "experiments" / "voice_judge.py").heard
     sounds = [encode_wav(samples) for samples in (tone(), np.zeros(4000, np.float32), tone())]
-    first, silent, third = heard(SimpleNamespace(model=model, codec=SpeechCodec()), sounds)
+    first, silent, third = heard(SimpleNamespace(model=model, codec=Codec(Heard(), DIGITS)), sounds)
     assert (first, silent) == (third, "")
     assert "silent, its peak is 0" in capsys.readouterr().err
 

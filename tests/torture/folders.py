@@ -19,7 +19,7 @@ from torture.outcome import Outcome
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.registry import load_pretrained
-from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.codec import Codec
 
 CASES = 10_000
 GROUP = 100
@@ -91,7 +91,7 @@ def mutated(share: float, folder: Path) -> Outcome:
 
 def ask(folder: Path, line: str) -> list[object]:
     """Return what the ways to open the run in `folder` give: an answer, models and codecs, or errors of users."""
-    return [answer(folder, line), *(refusal(load, folder / "model") for load in (load_pretrained, load_codec))]
+    return [answer(folder, line), *(refusal(load, folder / "model") for load in (load_pretrained, Codec.load))]
 
 
 def ask_damaged(number: int, runs: Path, folder: Path) -> Callable[[], list[object]]:

@@ -19,8 +19,9 @@ from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
+from universal_transformer.tasks.sides import SIDES
 from universal_transformer.training import run as training_run
-from universal_transformer.training import warm_start, watches
+from universal_transformer.training import watches
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.halting_stage import halting_model, second_stage
 from universal_transformer.typed import replaced
@@ -53,7 +54,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture
 def staged(tmp_path, monkeypatch):
     """Makes a run with a loss after each step, and its second stage."""
-    monkeypatch.setattr(warm_start, "load_codec", lambda _folder: tiny.TinyCodec())  # which the package does not know
+    monkeypatch.setitem(SIDES, "tiny", tiny.TinySide)
 
     def make(architecture: str, *, updates: int, **fields) -> tuple[Path, Path, RunConfig]:
         first, second = tmp_path / "first", tmp_path / "second"

@@ -1,16 +1,18 @@
 """A task and a configuration that train in well under a second."""
 
-import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from configs import config_of
 from universal_transformer.data.example import Example
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import StoriesData
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.side import Side
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
@@ -18,26 +20,34 @@ ARCHITECTURES = ("classifier", "encoder_decoder", "language_model", "tagger")
 VOCABULARY = 9
 
 
-class TinyCodec:
-    kind = "tiny"
-    tokens_by_side: Mapping[str, Sequence[str]] = {}
+@dataclass(frozen=True)
+class TinySide(Side):
+    """Ids without names."""
 
-    @classmethod
-    def load(cls, folder: Path) -> "TinyCodec":
-        del folder
-        return cls()
+    kind: ClassVar[str] = "tiny"
+    architecture: str = "classifier"
 
-    def save(self, folder: Path) -> None:
-        (folder / "codec.json").write_text(json.dumps({"kind": "tiny"}))
+    @property
+    def source_fields(self) -> Mapping[str, Any]:
+        return {"vocabulary.size": VOCABULARY}
+
+    @property
+    def target_fields(self) -> Mapping[str, Any]:
+        classes = {"classifier": VOCABULARY - 3, "tagger": VOCABULARY}.get(self.architecture, 0)
+        return {"architecture": self.architecture, "vocabulary.num_classes": classes}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         raise ValueError(f"{name}: nothing to read in {lines}")
 
+    def names(self, positions: Sequence[Any]) -> list[str]:
+        return [str(item) for item in positions]
+
     def render(self, target: int | Sequence[int]) -> str:
         return str(target)
 
-    def words(self, example: Example) -> list[str]:
-        return [str(item) for item in example.source]
+
+def codec(architecture: str = "classifier") -> Codec[TinySide, TinySide]:
+    return Codec.shared(TinySide(architecture))
 
 
 def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
@@ -60,19 +70,13 @@ def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
 
 
 def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) -> Task:
-    fields: dict[str, Any] = {"architecture": architecture, "vocabulary.size": VOCABULARY}
-    if architecture == "classifier":
-        fields["vocabulary.num_classes"] = VOCABULARY - 3
-    if architecture == "tagger":
-        fields["vocabulary.num_classes"] = VOCABULARY
     return Task(
         name="tiny",
-        codec=TinyCodec(),
+        codec=codec(architecture),
         train=examples(architecture, count=count, seed=seed),
         validation=examples(architecture, count=12, seed=seed + 1),
         test={},
         metric="error",
-        model_fields=fields,
     )
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from universal_transformer.cli.options import Answering, Folder, OfRun
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
@@ -22,7 +22,8 @@ from universal_transformer.typed import AtLeastOne, NonNegative, Range
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
     from universal_transformer.models.config import BaseConfig
-    from universal_transformer.tasks.task import Codec, Prediction
+    from universal_transformer.tasks.codec import Codec
+    from universal_transformer.tasks.task import Prediction
 
 LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
@@ -107,10 +108,8 @@ class Predict(Answering, OfRun):
 class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
-    def __init__(self, codec: Codec, *, jsonl: bool, output: str, remedy: str) -> None:
-        from universal_transformer.tasks.codecs import FileWriter
-
-        if output and not isinstance(codec, FileWriter):
+    def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, remedy: str) -> None:
+        if output and not codec.target.suffix:
             raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
         self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
         self._folder = Path(output or PREDICTIONS)
@@ -136,7 +135,6 @@ class _Results:
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
         from universal_transformer.evaluation.words import with_words
-        from universal_transformer.tasks.task import CheckedCodec
 
         self._show_failures()
         outcome = self._pending.popleft()
@@ -147,7 +145,7 @@ class _Results:
             self._cut.append(self._shown)
         answer = with_words(answer, codec=self._codec, line=line, example=example)
         self._note_unknown(answer.unknown)
-        if isinstance(self._codec, CheckedCodec) and (fault := self._codec.fault(answer.text)):
+        if fault := self._codec.target.fault(answer.text):
             note(error_line(f"warning: output line {self._shown}: {fault}"))
         for text in example.notes:
             note(error_line(text))
@@ -160,15 +158,13 @@ class _Results:
     def _write(self, content: bytes) -> str:
         """Write an answer that is a file, numbered by its line, after those that are there; return its path."""
         from universal_transformer.files import write_bytes
-        from universal_transformer.tasks.codecs import FileWriter
 
-        assert isinstance(self._codec, FileWriter)
         path = self._folder
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if self._there is None:
-                self._there = _highest(self._folder, suffix=self._codec.suffix)
-            path = self._folder / f"{self._there + self._shown:04d}{self._codec.suffix}"
+                self._there = _highest(self._folder, suffix=self._codec.target.suffix)
+            path = self._folder / f"{self._there + self._shown:04d}{self._codec.target.suffix}"
             write_bytes(path, content)
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
@@ -212,14 +208,12 @@ def _draws(config: BaseConfig) -> bool:
     return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
 
 
-def _outcomes(codec: Codec, files: Sequence[str | None]) -> Iterator[tuple[Example, str] | str]:
+def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None]) -> Iterator[tuple[Example, str] | str]:
     """Yield, for each line of the file (None: standard input), its example and the line, or an error message.
 
     There are several files only if the codec reads files, each of which is an input itself.
     """
-    from universal_transformer.tasks.codecs import FileReader
-
-    suffixes = codec.suffixes if isinstance(codec, FileReader) else ()
+    suffixes = codec.source.suffixes
     if len(files) > 1 and not suffixes:
         raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
     for file in files:
@@ -232,16 +226,17 @@ def _outcomes(codec: Codec, files: Sequence[str | None]) -> Iterator[tuple[Examp
             yield str(error)
 
 
-def _lines(codec: Codec, file: str | None, *, suffixes: tuple[str, ...]) -> Iterator[tuple[Example, str] | str]:
+def _lines(
+    codec: Codec[Any, Any], file: str | None, *, suffixes: tuple[str, ...]
+) -> Iterator[tuple[Example, str] | str]:
     """Yield, for each line of `file` (None: standard input), its example and the line, or an error message.
 
     A line of a codec that reads files with `suffixes` is the path of one; what is no text is refused once.
     """
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
-    from universal_transformer.tasks.codecs import LinesReader
 
     name = "standard input" if file is None else file
-    if isinstance(codec, LinesReader):  # a story has many lines: they cannot be read one at a time
+    if codec.source.several_lines:  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
         yield from [(example, "") for example in codec.read(whole, name=name)]
         return

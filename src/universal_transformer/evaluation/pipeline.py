@@ -21,9 +21,8 @@ from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import find_model
 from universal_transformer.pretrained_models import find
 from universal_transformer.registry import load_pretrained
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.codecs import LinesReader
-from universal_transformer.tasks.task import Codec, Prediction
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Prediction
 
 AS_TRAINED = DecodingOptions()
 Text = str | tuple[str, ...]
@@ -42,7 +41,7 @@ class Pipeline:
     """
 
     model: Model
-    codec: Codec
+    codec: Codec[Any, Any]
     options: DecodingOptions = AS_TRAINED
     """Of calls that name no others: the depth that the run was calibrated to, or else that of training."""
     note: str = ""
@@ -95,7 +94,7 @@ class Pipeline:
 
     def _example(self, line: str, number: int) -> Example:
         """Return the example of one text."""
-        several = isinstance(self.codec, LinesReader)
+        several = self.codec.source.several_lines
         # as in a file: only a line feed ends a line, with one carriage return before it
         lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
         if not several and len(lines) > 1:
@@ -118,7 +117,7 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     there.
     """
     folder = find_model(run)
-    model, codec = load_pretrained(folder), load_codec(folder)
+    model, codec = load_pretrained(folder), Codec.load(folder)
     try:
         model = model.to(device)
     except (RuntimeError, AssertionError) as error:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example, size
@@ -24,8 +25,8 @@ from universal_transformer.evaluation.tensors import (
 )
 from universal_transformer.evaluation.words import source_names
 from universal_transformer.models.model import Model
-from universal_transformer.tasks.codecs import FileWriter
-from universal_transformer.tasks.task import Codec, Prediction, Token
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Prediction, Token
 from universal_transformer.typed import AtLeastOne, typed
 
 WINDOW = 1024
@@ -33,7 +34,7 @@ WINDOW = 1024
 
 def predict(
     model: Model,
-    codec: Codec,
+    codec: Codec[Any, Any],
     examples: Iterable[Example],
     *,
     options: DecodingOptions | None = None,
@@ -74,7 +75,7 @@ def predict(
 @dataclass(frozen=True)
 class _Predictor:
     model: Model
-    codec: Codec
+    codec: Codec[Any, Any]
     options: DecodingOptions
     num_choices: int
     batch_tokens: int
@@ -128,7 +129,7 @@ class _Predictor:
                 finished=best[0].finished or model.config.generation.fixed_length,
                 tokens=self._tokens(example, taken),
                 output=self._output(best[0]),
-                content=self.codec.content(best[0].tokens) if isinstance(self.codec, FileWriter) else b"",
+                content=self.codec.target.content(best[0].tokens),
                 choices=[(self.codec.render(one.tokens), one.score) for one in best],
             )
             for example, taken, best in zip(examples, steps, found, strict=True)
@@ -202,7 +203,6 @@ class _Predictor:
         """Return frames as the content of files; the tokens of an answer are its positions."""
         source = collate(examples, indices=range(len(examples))).to(device_of(self.model)).source
         assert source is not None
-        assert isinstance(self.codec, FileWriter), "frames are no text"
         return [
             Prediction(
                 text=f"{len(row.frames)} frames",
@@ -210,7 +210,7 @@ class _Predictor:
                 finished=row.finished,
                 tokens=self._tokens(example, row.source_steps),
                 output=[Token(f"{place}", steps) for place, steps in enumerate(row.steps)],
-                content=self.codec.content(row.frames),
+                content=self.codec.target.content(row.frames),
             )
             for example, row in zip(examples, generate_frames(self.model, source, self.options), strict=True)
         ]

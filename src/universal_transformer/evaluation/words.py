@@ -5,26 +5,27 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from universal_transformer.data.example import Example, has_numbers
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.frames import features_of
-from universal_transformer.tasks.task import AlignedCodec, Codec, CompletingCodec, Prediction, Token
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Prediction, Token
 
 
-def with_words(prediction: Prediction, *, codec: Codec, line: str, example: Example) -> Prediction:
+def with_words(prediction: Prediction, *, codec: Codec[Any, Any], line: str, example: Example) -> Prediction:
     """Return a prediction with the words of the `line` that it answers, those that the codec does not know, and answers
     that repeat words of the line.
     """
     words = words_of(prediction.tokens, codec=codec, line=line)
     prediction = dataclasses.replace(prediction, words=words, unknown=list(example.unknown))
-    if not isinstance(codec, CompletingCodec):
-        return prediction
-    choices = [(codec.completed(text, line), score) for text, score in prediction.choices]
-    return dataclasses.replace(prediction, text=codec.completed(prediction.text, line), choices=choices)
+    target = codec.target
+    choices = [(target.completed(text, line), score) for text, score in prediction.choices]
+    return dataclasses.replace(prediction, text=target.completed(prediction.text, line), choices=choices)
 
 
-def source_names(example: Example, *, codec: Codec, config: BaseConfig) -> list[str]:
+def source_names(example: Example, *, codec: Codec[Any, Any], config: BaseConfig) -> list[str]:
     """Return a label for each source position: of frames that of the first that it joins, of patches a number."""
     if not has_numbers(example):
         return codec.words(example)
@@ -34,12 +35,12 @@ def source_names(example: Example, *, codec: Codec, config: BaseConfig) -> list[
     return list(map(str, range(-(-frames // stride) * (features_of(config) // stride))))
 
 
-def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:
+def words_of(tokens: Sequence[Token], *, codec: Codec[Any, Any], line: str) -> list[Token]:
     """Return the words of `line`, what stands between blanks, each with the mean steps of its tokens.
 
     The tokens themselves are returned where the codec does not say where they stand: its tokens are words or facts.
     """
-    spans = codec.spans(line) if isinstance(codec, AlignedCodec) else []
+    spans = codec.source.spans(line)
     if len(tokens) != len(spans):
         return list(tokens)
     words = list(re.finditer(r"\S+", line))

@@ -13,9 +13,10 @@ from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, colour_bar, shades
 from universal_transformer.models.model import Model
-from universal_transformer.tasks.control import ControlCodec
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.environments import Episode, Episodes
-from universal_transformer.tasks.task import Codec
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.observations import Observations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ SHOWN = 200
 class WatchedEpisode:
     """An episode in which a model acted."""
 
-    codec: ControlCodec
+    codec: Codec[Observations, Classes]
     episode: Episode
     expert: tuple[int, ...]
     """What the expert would have done."""
@@ -38,22 +39,21 @@ class WatchedEpisode:
     most_steps: int
 
 
-def watch(model: Model, codec: Codec, episodes: Episodes) -> WatchedEpisode:
+def watch(model: Model, codec: Codec[Any, Any], episodes: Episodes) -> WatchedEpisode:
     """Let a model act in the first of some episodes."""
-    assert isinstance(codec, ControlCodec), "only control has episodes"
     taken: list[list[float]] = []
 
     def act(frames: Sequence[Frames]) -> list[int]:
-        (answer,) = predict(model, codec, [codec.example(one) for one in frames])
+        (answer,) = predict(model, codec, [codec.source.observed(one) for one in frames])
         taken.append(answer.steps)
-        return [codec.world.actions.index(answer.text)]
+        return [codec.source.world.actions.index(answer.text)]
 
     (played,) = Episodes(episodes.environment, episodes.seeds[:1]).play(act)
     steps = None
     if model.config.halts:
         longest = max(map(len, taken))
         steps = np.array([[np.nan] * (longest - len(row)) + row for row in taken])
-    expert = tuple(codec.world.expert_actions(played.observations))
+    expert = tuple(codec.source.world.expert_actions(played.observations))
     return WatchedEpisode(codec, played, expert, steps, model.config.max_steps)
 
 
@@ -63,20 +63,20 @@ def watched_episode(watched: WatchedEpisode) -> Figure:
     length = min(SHOWN, len(episode.actions))
     alike = float(np.mean(episode.actions == np.array(watched.expert)))
     part = "" if length == len(episode.actions) else f", the first {length} steps shown"
-    rows = len(codec.features) + 1 + (watched.steps is not None)
+    rows = len(codec.source.features) + 1 + (watched.steps is not None)
     figure, axes = canvas(
         width=8.2,
         height=1.15 * rows + 0.4,
-        title=f"One episode of {codec.environment}",
+        title=f"One episode of {codec.source.environment}",
         subtitle=f"return {episode.total:g} in {len(episode.actions)} steps{part}; the expert would do the same in "
         f"{100 * alike:.0f} %",
         rows=rows,
     )
-    for ax, name in zip(axes, codec.features, strict=False):
-        ax.plot(episode.observations[:length, codec.world.features.index(name)], color=BLUE, linewidth=1.4)
+    for ax, name in zip(axes, codec.source.features, strict=False):
+        ax.plot(episode.observations[:length, codec.source.world.features.index(name)], color=BLUE, linewidth=1.4)
         _name(ax, name.replace("_", " "), length=length)
         clean(ax, grid="y")
-    _actions(axes[len(codec.features)], watched, length=length)
+    _actions(axes[len(codec.source.features)], watched, length=length)
     if watched.steps is not None:
         _steps(figure, axes[-1], watched.steps[:length], most=watched.most_steps)
     axes[-1].set_xlabel("steps of the environment", color=MUTED, fontsize=10)
@@ -86,7 +86,7 @@ def watched_episode(watched: WatchedEpisode) -> Figure:
 
 def _actions(ax: Axes, watched: WatchedEpisode, *, length: int) -> None:
     """Draw each action as a dot; one that the expert would not take is hollow, with a cross where the expert's is."""
-    names = watched.codec.world.actions
+    names = watched.codec.source.world.actions
     given, wanted = watched.episode.actions[:length], np.array(watched.expert[:length])
     time, other = np.arange(length), given != wanted
     ax.scatter(time[~other], given[~other], s=9, color=BLUE)

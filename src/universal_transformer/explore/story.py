@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,8 +23,8 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.trace import Trace
-from universal_transformer.tasks.pictures import PictureCodec
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Task
 
 SHOWN = range(8, 17)  # numbers of positions that suit a figure
 SEARCHED = 256
@@ -70,7 +71,7 @@ class Story:
     """Those of the example, if they are known."""
 
 
-def examine(model: Model, codec: Codec, example: Example) -> Story:
+def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     """Run `model` on one example and return its steps, attention and output.
 
     A language model reads the first part of the example and continues it.
@@ -84,7 +85,7 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
             return _write_frames(model, codec, example)
         if model.source is None:
             return _continue(model, codec, example)
-        if isinstance(codec, PictureCodec):
+        if model.config.outputs.kind == "raster":
             return _draw(model, codec, example)
         return (_caption if model.config.inputs.kind == "patches" else _translate)(model, codec, example)
 
@@ -115,7 +116,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     return [pool[place] for place in order[:count]]
 
 
-def _classify(model: Model, codec: Codec, example: Example) -> Story:
+def _classify(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     output = model(_source(example, model), keep=Kept(attention=True))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
@@ -142,7 +143,7 @@ def _classify(model: Model, codec: Codec, example: Example) -> Story:
     )
 
 
-def _translate(model: Model, codec: Codec, example: Example) -> Story:
+def _translate(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     assert isinstance(example.target, tuple)
     source, end = _source(example, model), model.config.vocabulary.end_id
     found = generate(model, source)[0]
@@ -161,7 +162,7 @@ def _translate(model: Model, codec: Codec, example: Example) -> Story:
     )
 
 
-def _draw(model: Model, codec: PictureCodec, example: Example) -> Story:
+def _draw(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     """Return a picture sampled at temperature 1: the likeliest pixels one after the other are no likely picture."""
     found = generate(model, _source(example, model), DecodingOptions(sampling=Sampling(temperature=1.0)))[0]
     return Story(
@@ -169,13 +170,13 @@ def _draw(model: Model, codec: PictureCodec, example: Example) -> Story:
         steps=tuple(found.source_steps),
         max_steps=_most_steps(model.config, (*found.source_steps, *found.token_steps)),
         halting=model.config.halts,
-        output=f"a picture of {codec.side} × {codec.side} pixels",
+        output=f"a picture of {codec.target.side} × {codec.target.side} pixels",
         output_steps=tuple(found.token_steps),
-        pixels=codec.pixels(found.tokens),
+        pixels=codec.target.pixels(found.tokens),
     )
 
 
-def _caption(model: Model, codec: Codec, example: Example) -> Story:
+def _caption(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     """Return the caption of a picture, and where the decoder attends to at the last step of each token."""
     assert isinstance(example.target, tuple)
     assert isinstance(example.source, np.ndarray)
@@ -201,7 +202,7 @@ def _caption(model: Model, codec: Codec, example: Example) -> Story:
     )
 
 
-def _write_frames(model: Model, codec: Codec, example: Example) -> Story:
+def _write_frames(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     (row,) = generate_frames(model, _source(example, model))
     true = example.target
     return Story(
@@ -221,7 +222,7 @@ def _most_steps(config: ModelConfig, steps: Sequence[float]) -> int:
     return int(max(steps)) if config.by_length(decoder=False) else config.max_steps
 
 
-def _continue(model: Model, codec: Codec, example: Example) -> Story:
+def _continue(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     assert isinstance(example.target, tuple)
     coordinates = model.config.coordinates
     longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
@@ -253,6 +254,6 @@ def _steps(trace: Trace) -> tuple[float, ...]:
     return tuple(trace.steps[0].tolist())
 
 
-def _labels(codec: Codec, ids: Sequence[int], model: Model) -> tuple[str, ...]:
+def _labels(codec: Codec[Any, Any], ids: Sequence[int], model: Model) -> tuple[str, ...]:
     end = model.config.vocabulary.end_id
     return tuple("<end>" if index == end else codec.render([index]).strip() or "␣" for index in ids)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from universal_transformer.recipes.start import Changes, family, named, start
 from universal_transformer.tasks import LearningToExecuteData
-from universal_transformer.tasks.algorithmic import FIRST_SYMBOL
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import EXPRESSION_SYMBOLS
+from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced, typed
 

@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted, show_path, sync_folder, write_bytes, write_synced, write_text
 from universal_transformer.manifest import MANIFEST, MODEL, encode_manifest, entry_of
-from universal_transformer.tasks.task import Codec, HeldOut, held_out_file
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import HeldOut, held_out_file
 
 if TYPE_CHECKING:
     from universal_transformer.models.pretrained import Pretrained
@@ -78,7 +79,7 @@ def _clean(folder: Path) -> None:
             path.unlink()
 
 
-def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
+def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
     """Write `folder`/model, with a manifest, next to the old one, delete reports on the old one, and replace it.
 
     Raises UserError when the disk cannot store it; the earlier model and its reports are unchanged then.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
@@ -20,8 +20,9 @@ from universal_transformer.typed import listed
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
+    from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.own_tests import OwnTests
-    from universal_transformer.tasks.task import Codec, Task, TaskData
+    from universal_transformer.tasks.task import Task, TaskData
     from universal_transformer.training.config import RunConfig
 
 
@@ -32,7 +33,7 @@ class Run:
     folder: Path
     config: RunConfig
     model: Model
-    codec: Codec
+    codec: Codec[Any, Any]
 
     @property
     def reports(self) -> Path:
@@ -71,13 +72,13 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
         )
     from universal_transformer.evaluation.tensors import pick_device
     from universal_transformer.registry import load_pretrained
-    from universal_transformer.tasks import load_codec
+    from universal_transformer.tasks.codec import Codec
 
     place = pick_device(device, field="--device")
     model = load_pretrained(folder / MODEL)
     if halting_execution is not None:
         model.use_halting_execution(halting_execution)
-    run = Run(folder=folder, config=config, model=model.to(place), codec=load_codec(folder / MODEL))
+    run = Run(folder=folder, config=config, model=model.to(place), codec=Codec.load(folder / MODEL))
     _check_fit(run)
     return run
 
@@ -85,12 +86,13 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
 def _check_fit(run: Run) -> None:
     """UserError if the codec is not of the kind that the data have, or of other sizes than the model."""
     data, name = run.config.data, show_path(run.folder)
-    if not isinstance(run.codec, data.codec_class):
+    found, needed = ([side.kind for side in sides] for sides in ((run.codec.source, run.codec.target), data.sides))
+    if found != needed:
         raise UserError(
-            f"{name}: the codec in {MODEL} is of kind {run.codec.kind}; the data in {CONFIG} need "
-            f"{data.codec_class.kind}"
+            f"{name}: the codec in {MODEL} is of kinds {' and '.join(found)}; the data in {CONFIG} need "
+            f"{' and '.join(needed)}"
         )
-    for path, ours in getattr(run.codec, "model_fields", {}).items():  # a codec need not have it
+    for path, ours in run.codec.model_fields.items():
         theirs = attrgetter(path)(run.model.config)
         if ours != theirs:
             raise UserError(
@@ -100,18 +102,14 @@ def _check_fit(run: Run) -> None:
 
 def load_task(run: Run) -> Task:
     """Load the data of a run, encoded with the codec that it saved; data that do not fit its model are refused."""
-    from universal_transformer.tasks.task import LearnedData, Saved
+    from universal_transformer.tasks.task import Saved
 
     data, name = run.config.data, show_path(run.folder)
-    if isinstance(data, LearnedData):
-        # the tokenizer is saved with the model, and what is not scored is read only when it is asked for
-        unscored = ("train", "validation") if getattr(data, "test", "") else ("train",)
-        may_miss = ("tokenizer", *unscored, *(f"{part}_target" for part in unscored))
-        data = with_found_files(run.config, run.folder, may_miss=may_miss).data
-        assert isinstance(data, LearnedData)
-        task = data.reload(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
-    else:
-        task = load_data(run.config)
+    # the tokenizer is saved with the model, and what is not scored is read only when it is asked for
+    unscored = ("train", "validation") if getattr(data, "test", "") else ("train",)
+    may_miss = ("tokenizer", *unscored, *(f"{part}_target" for part in unscored))
+    data = with_found_files(run.config, run.folder, may_miss=may_miss).data
+    task = data.load(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
     for path, ours in task.model_fields.items():
         theirs = attrgetter(path)(run.model.config)
         if ours != theirs:

@@ -7,16 +7,14 @@ from outside the package by ``TASKS["name"] = MyData`` before a run is trained o
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show, show_path
 from universal_transformer.tasks.agreement import AgreementData as AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
 from universal_transformer.tasks.blimp import load_blimp
 from universal_transformer.tasks.captions import CaptionsData as CaptionsData
-from universal_transformer.tasks.codecs import CODEC_FILE
+from universal_transformer.tasks.codec import Codec as Codec
 from universal_transformer.tasks.control import ControlData as ControlData
 from universal_transformer.tasks.labelled import LabelledData as LabelledData
 from universal_transformer.tasks.lambada import LambadaData as LambadaData
@@ -29,7 +27,6 @@ from universal_transformer.tasks.speech import SpeechData as SpeechData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
 from universal_transformer.tasks.tagged import TaggedData as TaggedData
-from universal_transformer.tasks.task import Codec as Codec
 from universal_transformer.tasks.task import Task as Task
 from universal_transformer.tasks.task import TaskData as TaskData
 from universal_transformer.tasks.text import TextData as TextData
@@ -69,15 +66,3 @@ def task_name(data: TaskData) -> str:
         if kind is type(data):
             return name
     raise UserError(f"data: {type(data).__name__} is no task; known are {', '.join(TASKS)}")
-
-
-def load_codec(folder: Path) -> Codec:
-    """Load the codec that `Codec.save` wrote to `folder`: its kind is that of the codec of one of the `TASKS`."""
-    path = folder / CODEC_FILE
-    if not path.is_file():
-        raise UserError(f"{show_path(path)}: no such file; a run's codec is written when its training starts")
-    kinds = {task.codec_class.kind: task.codec_class for task in TASKS.values()}
-    kind = read_json(path).get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise UserError(f"{show_path(path)}: unknown kind {show(kind)}; known are {', '.join(kinds)}")
-    return kinds[kind].load(folder)

@@ -43,9 +43,11 @@ from universal_transformer.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.tasks.word_codecs import Vocabulary, VocabularySize, WordCodec
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.words import Vocabulary, VocabularySize, Words
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, Share, check
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
@@ -90,7 +92,7 @@ class AgreementCorpus:
 class AgreementData:
     """A language model that is tested on the agreement of verbs with their subjects."""
 
-    codec_class: ClassVar[type[Codec]] = WordCodec
+    sides: ClassVar[Sides] = (Words, Words)
     corpus: Literal["parts", "official"] = "parts"
     """The parts in the data folder `sva` (a changed split), or Linzen's whole file, which you provide."""
     data_dir: str = ""
@@ -105,24 +107,17 @@ class AgreementData:
     def __post_init__(self) -> None:
         check(self, field="data")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""
-        return self._task(None)
-
-    def reload(self, saved: Saved) -> Task:
-        """Read the files and encode them with the saved vocabulary."""
-        assert isinstance(saved.codec, WordCodec)
-        return self._task(saved.codec)
-
-    def _task(self, saved: WordCodec | None) -> Task:
         corpus = self._parts() if self.corpus == "parts" else self._official()
         if not corpus.train or not corpus.validation:
             raise UserError(
                 f"{self.corpus}: {len(corpus.train)} texts to train on and {len(corpus.validation)} to validate with; "
                 "expected at least one of each"
             )
-        codec, notes = saved or self._learn(corpus.train), list(corpus.notes)
-        vocabulary = codec.vocabulary
+        codec: Codec[Words, Words] = saved.codec if saved else self._learn(corpus.train)
+        notes = list(corpus.notes)
+        vocabulary = codec.source.vocabulary
         tests = {name: pack_texts(_pairs(sentences, vocabulary)) for name, sentences in corpus.test.items()}
         for name, sentences in corpus.test.items():
             if left_out := len(sentences) - len(tests[name]):
@@ -139,13 +134,12 @@ class AgreementData:
             validation=pack_texts(_pairs(corpus.validation, vocabulary)),
             test=tests,
             metric="ranking",
-            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 
-    def _learn(self, sentences: Iterable[Sentence]) -> WordCodec:
+    def _learn(self, sentences: Iterable[Sentence]) -> Codec[Words, Words]:
         counts = Counter(word for sentence in sentences for word in sentence.words)
-        return WordCodec(Vocabulary.of(counts, size=self.vocabulary_size, least=2))
+        return Codec.shared(Words(Vocabulary.of(counts, size=self.vocabulary_size, least=2).words))
 
     def _parts(self) -> AgreementCorpus:
         forms = (self._file(f"colorless/linzen_testset/subj_agr_filtered.{end}") for end in ("text", "gold"))

@@ -7,18 +7,15 @@ to their first. Users read and write them as usual: the codec turns them around.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END, SPECIAL, until_end
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
-from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.digits import (
     DIGITS,
     PROBLEMS,
@@ -29,10 +26,11 @@ from universal_transformer.tasks.digits import (
     solve,
 )
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
-FIRST_SYMBOL = len(SPECIAL)
 LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
 
@@ -45,78 +43,10 @@ class Draw(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharacterCodec(SavedCodec):
-    """Characters to ids and back: 0 padding, 1 start, 2 end, 3 unknown, then `symbols`."""
-
-    kind: ClassVar[str] = "characters"
-    symbols: str
-    operator: str = ""
-    """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
-    reversed_digits: str = ""
-    """Digits: the ids of each number that is written with them begin with the last digit."""
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        return token_fields("encoder_decoder", size=FIRST_SYMBOL + len(self.symbols))
-
-    def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
-        """Turn characters into ids; a character that is no symbol is a UserError naming it."""
-        try:
-            return tuple(self._ids[character] for character in self._reverse_numbers(text))
-        except KeyError as error:
-            place = f"{where}: " if where else ""
-            raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}") from None
-
-    def example(self, source: str, target: str, *, group: str = "") -> Example:
-        """Return the example of a source and its target, with the end id after the target."""
-        return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {side: [*SPECIAL, *self.symbols] for side in ("source", "target")}
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line; spaces around it are dropped, empty lines skipped."""
-        for number, line in lines:
-            if text := line.strip():
-                where = f"{show_path(name)}:{number}"
-                source = self.encode(text, where=where)
-                if self.operator and not re.fullmatch(f"[^{self.operator}]+[{self.operator}][^{self.operator}]+", text):
-                    one, other = (self.symbols.replace(self.operator, "")[place] for place in (1, -1))
-                    raise UserError(
-                        f"{where}: found {show(text)}; expected two numbers with {self.operator} between them, such as "
-                        f"{one}{self.operator}{other}"
-                    )
-                yield Example(source=source, target=())
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Turn ids up to the end id into text; ids without a symbol become "�"."""
-        assert not isinstance(target, int), "the target of an algorithmic task is a sequence"
-        return self._reverse_numbers("".join(map(self._symbol, until_end(target, end_id=END))))
-
-    def words(self, example: Example) -> list[str]:
-        """Return the symbol of each source position, in the order of the positions."""
-        return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
-
-    def _reverse_numbers(self, text: str) -> str:
-        """Return `text` with its numbers reversed, if the codec does that; twice is `text` again."""
-        digits = self.symbols.replace(self.operator, "") if self.operator else self.reversed_digits
-        return re.sub(f"[{digits}]+", lambda number: number[0][::-1], text) if digits else text
-
-    def _symbol(self, identifier: int) -> str:
-        index = identifier - FIRST_SYMBOL
-        return self.symbols[index] if 0 <= index < len(self.symbols) else "\N{REPLACEMENT CHARACTER}"
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {symbol: FIRST_SYMBOL + index for index, symbol in enumerate(self.symbols)}
-
-
-@dataclass(frozen=True, kw_only=True)
 class AlgorithmicData:
     """Problems on digits: generated examples, short in training and long in the test."""
 
-    codec_class: ClassVar[type[Codec]] = CharacterCodec
+    sides: ClassVar[Sides] = (Symbols, Symbols)
     problem: Problem = "copy"
     """What to do with the digits."""
     train_lengths: tuple[int, int] = (1, 40)
@@ -168,8 +98,9 @@ class AlgorithmicData:
         if not self._has_enough(longest):
             raise UserError(f"train_lengths end too early ({longest}) to hold {self._held_out} sources out")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Generate the test and validation examples; training examples are generated when they are needed."""
+        del saved  # the codec follows from the fields
         held_out: set[str] = set()
         test = [
             self._example(
@@ -192,12 +123,11 @@ class AlgorithmicData:
         notes = ("least significant digit first",) if self.least_significant_first else ()
         return Task(
             name=f"algorithmic {self.problem}",
-            codec=self._codec,
+            codec=Codec.shared(self._symbols),
             train=LazyExamples(partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples),
             validation=validation,
             test={"test": test},
             metric="sequence",
-            model_fields=self._codec.model_fields,
             notes=notes,
         )
 
@@ -231,7 +161,7 @@ class AlgorithmicData:
         return (self.similar_source if similar else self.source)(random, lengths=lengths)
 
     def _example(self, source: str, *, group: str = "") -> Example:
-        return self._codec.example(source, solve(source, problem=self.problem, base=self.base), group=group)
+        return self._symbols.example(source, solve(source, problem=self.problem, base=self.base), group=group)
 
     def _held_out_source(self, draw: Draw, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
         """Draw a source and hold it out; it is a new one, where the length has enough sources."""
@@ -283,7 +213,7 @@ class AlgorithmicData:
         return max(shortest, self._shortest), longest
 
     @cached_property
-    def _codec(self) -> CharacterCodec:
+    def _symbols(self) -> Symbols:
         operator = self._operator
         reversed_at = operator if self.least_significant_first else ""
-        return CharacterCodec(symbols=DIGITS[: self.base] + operator, operator=reversed_at)
+        return Symbols(symbols=DIGITS[: self.base] + operator, operator=reversed_at)

@@ -14,11 +14,15 @@ from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
+from universal_transformer.data.stories import Question, parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.exchange import ExchangedExamples
-from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.facts import FactCodec, encode_question, fact_codec
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, Share, check
 
 TASK_NAMES = {
@@ -52,7 +56,7 @@ _PARTIAL = "qa{number}_{name}_train_10k-partial.txt"
 class BabiData:
     """The bAbI question-answering tasks, read from the published files."""
 
-    codec_class: ClassVar[type[Codec]] = FactCodec
+    sides: ClassVar[Sides] = (Facts, Classes)
     task: str = "1"
     """A task from 1 to 20, several with commas between them (one model for all of them), or "joint": all 20."""
     size: Literal["1k", "10k"] = "10k"
@@ -102,16 +106,8 @@ class BabiData:
             )
         return once | given
 
-    def load(self) -> Task:
-        """Read the files and encode them; vocabulary and answers are those of the training files."""
-        return self._task(None)
-
-    def reload(self, saved: Saved) -> Task:
-        """Read the files and encode them with the saved codec."""
-        assert isinstance(saved.codec, FactCodec)
-        return self._task(saved.codec)
-
-    def _task(self, saved: FactCodec | None) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
+        """Read the files and encode them; of a new run, vocabulary and answers are those of the training files."""
         notes = [f"the latest {self.max_facts} facts of each story only"] if self.max_facts else []
         notes += [f"task {task}: trained on {n} times an epoch" for task, n in self.times.items() if n > 1]
         train: dict[int, list[Question]] = {}
@@ -123,10 +119,14 @@ class BabiData:
             if path.name == _PARTIAL.format(number=number, name=TASK_NAMES[number]):
                 whole = _QUESTIONS[self.size]
                 notes.append(f"task {number}: {len(train[number]):,} of {whole:,} training questions")
-        codec = saved or FactCodec.of(
-            [question for questions in train.values() for question in questions],
-            max_facts=self.max_facts,
-            recent_first=self.recent_first,
+        codec: FactCodec = (
+            saved.codec
+            if saved
+            else fact_codec(
+                [question for questions in train.values() for question in questions],
+                max_facts=self.max_facts,
+                recent_first=self.recent_first,
+            )
         )
         if self.exchanged:
             notes.append(f"trained on {self.exchanged} further forms of each question, with names exchanged")
@@ -139,7 +139,6 @@ class BabiData:
             validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
             test={"test": _encode(test, codec=codec)},
             metric="error",
-            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 
@@ -182,7 +181,7 @@ def _read(path: Path) -> list[Question]:
 
 def _encode(questions: dict[int, list[Question]], *, codec: FactCodec) -> Sequence[Example]:
     return tuple(
-        codec.encode(question, group=f"task {number} {TASK_NAMES[number]}")
+        encode_question(codec, question, group=f"task {number} {TASK_NAMES[number]}")
         for number, asked in questions.items()
         for question in asked
     )

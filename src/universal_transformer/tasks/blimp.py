@@ -13,14 +13,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from universal_transformer.data.download import find
-from universal_transformer.data.example import PADDING, Example
-from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
-from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.tasks.text import TextCodec
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Task
 
 SETS = {
     "with distractors": (
@@ -40,13 +40,11 @@ MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 1000
 
 
-def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
+def load_blimp(codec: Codec[Any, Any], *, data_dir: str = "") -> Task:
     """Return the pairs as ids of the codec of a language model; the notes give the share of unknown words."""
     path = find("blimp", data_dir, file=ARCHIVE)
     tests: dict[str, list[Example]] = {}
-    padding_id, unknown_id = PADDING, UNKNOWN
-    if isinstance(codec, TextCodec):
-        padding_id, unknown_id = codec.tokenizer.padding_id, codec.tokenizer.unknown_id
+    padding_id, unknown_id = codec.padding_id, codec.source.unknown_id
     words = unknown = alike = 0
     for name, groups in SETS.items():
         tests[name] = []
@@ -68,7 +66,6 @@ def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
         validation=(),
         test=tests,
         metric="ranking",
-        model_fields={},
         notes=tuple(notes),
     )
 
@@ -102,7 +99,7 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
                 raise UserError(f'{where}: found {found}; expected "sentence_good" and "sentence_bad"')
 
 
-def _target(codec: Codec, sentence: str, where: str) -> tuple[int, ...]:
+def _target(codec: Codec[Any, Any], sentence: str, where: str) -> tuple[int, ...]:
     (example,) = codec.read([(1, sentence)], name=where)
     if example.source or not isinstance(example.target, tuple) or not example.target:
         raise UserError("BLiMP compares sentences by their probability: it needs the run of a language model")

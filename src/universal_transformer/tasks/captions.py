@@ -8,28 +8,27 @@ random; those of validation and test are not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from universal_transformer.data.example import Example, Frames
+from universal_transformer.data.example import Example
 from universal_transformer.data.handwriting import SIDE, Handwriting, load_handwriting
-from universal_transformer.data.picture_files import MOST_PIXELS, SUFFIXES, note_changes, read_pixels
-from universal_transformer.data.text_table import TextTable
-from universal_transformer.data.tokenizer import Tokenizer
+from universal_transformer.data.picture_files import MOST_PIXELS
+from universal_transformer.data.text_table import TextRow, TextTable
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import one_line
-from universal_transformer.tasks.codecs import SavedCodec, special_ids
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures, naming
-from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
+from universal_transformer.tasks.sides.picture import Columns
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Range, Share, check
 
 FORMS = 4
@@ -40,75 +39,14 @@ TURN, GROWTH, SHIFT = math.radians(10), 0.1, 2.0
 """Largest distortion of a digit to train on: radians, share of its size, pixels."""
 
 
-@dataclass(frozen=True)
-class CaptionCodec(SavedCodec):
-    """The height of pictures, the most columns of one, and a tokenizer of captions."""
-
-    kind: ClassVar[str] = "captions"
-    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
-    tokenizer: Tokenizer
-    height: Annotated[int, Range(4, MOST_PIXELS)]
-    most_columns: Annotated[int, Range(4, MOST_PIXELS)]
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        """Return the fields of a model that follow from the pictures and the tokens."""
-        return {
-            "architecture": "encoder_decoder",
-            "inputs.kind": "patches",
-            "inputs.features": self.height,
-            "vocabulary.target_size": len(self.tokenizer),
-            **special_ids(self.tokenizer),
-        }
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {"target": self.tokenizer.tokens()}
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without a caption for each line, which names a picture file; empty lines are left out."""
-        for number, line in lines:
-            if line.strip():
-                path = line.strip()
-                try:
-                    source, changed = self.columns(self.pixels(path)), note_changes(path, height=self.height)
-                except UserError as error:
-                    raise UserError(str(error) if path == name else f"{name}:{number}: {error}") from error
-                notes = (changed,) if changed else ()
-                yield Example(source=source, target=(), notes=notes, padding_id=self.tokenizer.padding_id)
-
-    def example(self, pixels: NDArray[np.uint8], caption: Sequence[int], *, group: str = "") -> Example:
-        """Return the example of pixels [row, column] and the ids of their caption."""
-        target = (*caption, self.tokenizer.end_id)
-        return Example(self.columns(pixels), target, group=group, padding_id=self.tokenizer.padding_id)
-
-    def pixels(self, path: str | Path) -> NDArray[np.uint8]:
-        """Read a picture file, scaled to the height of the pictures of training."""
-        return read_pixels(path, height=self.height, most_columns=self.most_columns)
-
-    def columns(self, pixels: NDArray[np.uint8]) -> Frames:
-        """Return the columns of pixels [row, column] from left to right, as numbers from 0 to 1."""
-        return np.ascontiguousarray(pixels.T, dtype=np.float32) / np.float32(255)
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Return the text of a caption, on one line."""
-        assert not isinstance(target, int), "a caption is a sequence of ids"
-        return one_line(self.tokenizer.decode(target))
-
-    def words(self, example: Example) -> list[str]:
-        """Return the number of each column of pixels."""
-        return list(map(str, range(len(example.source))))
+CaptionCodec = Codec[Columns, Text]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionsData:
+class CaptionsData(OwnPictures):
     """Pictures and captions: handwritten digits alone and in rows, or your own."""
 
-    codec_class: ClassVar[type[Codec]] = CaptionCodec
-    FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    sides: ClassVar[Sides] = (Columns, Text)
     train: str = ""
     """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
     picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
@@ -156,44 +94,23 @@ class CaptionsData:
         if self.row[0] > self.row[1]:
             raise UserError(f"data.row={self.row[0]} {self.row[1]}: expected the fewest and the most digits of a row")
 
-    def load(self) -> Task:
-        """Read the pictures, learn the tokens of captions from the training part."""
-        if not self.train:
-            return self._digits(self._codec(["0123456789"]))
-        given = self._tables.given()
-        tables, notes = self._tables.split(given)
-        codec = self._codec([row.second for row in tables["train"].rows])
-        return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
+    name = "captions"
+    scored_by = "sequence"
 
-    def reload(self, saved: Saved) -> Task:
-        """Read the pictures again and encode them with the saved codec."""
-        codec = saved.codec
-        assert isinstance(codec, CaptionCodec)
-        if not self.train:
-            return self._digits(codec)
-        return self._task(codec, self._tables.encode_again(saved, partial(self._encode, codec)))
+    def learn(self, rows: Sequence[TextRow], given: TextTable) -> CaptionCodec:
+        del given
+        return self._codec([row.second for row in rows])
 
     def _codec(self, captions: Sequence[str]) -> CaptionCodec:
         tokenizer = make_tokenizer(self.tokenizer, captions, vocabulary_size=self.vocabulary_size, lower_case=False)
-        return CaptionCodec(tokenizer=tokenizer, height=self.height, most_columns=self.most_columns)
+        return Codec(Columns(self.height, self.most_columns), Text(tokenizer, self.max_length))
 
-    @property
-    def _tables(self) -> OwnTables:
-        paths = {"train": self.train, "validation": self.validation, "test": self.test}
-        return captions_tables(paths, fraction=self.validation_fraction, seed=self.seed)
-
-    def _encode(self, codec: CaptionCodec, table: TextTable, notes: list[str]) -> list[Example]:
+    def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.height)
-        captions = codec.tokenizer.encode_many([row.second for row in table.rows])
-        examples = []
-        for row, caption in zip(table.rows, captions, strict=True):
-            if len(caption) < self.max_length:
-                with naming(table, row):
-                    examples.append(codec.example(codec.pixels(row.first), caption))
-        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="caption")
-        return examples
+        return super().encode(codec, table, notes)
 
-    def _digits(self, codec: CaptionCodec) -> Task:
+    def digits(self, saved: Saved | None) -> Task:
+        codec: CaptionCodec = saved.codec if saved else self._codec(["0123456789"])
         parts = {name: self._limited(part) for name, part in load_handwriting(self.data_dir).items()}
         drawn = DrawnDigits(codec, parts["train"], row=self.row, seed=self.seed, rows=self.rows > 0)
         validation, test = (
@@ -201,13 +118,15 @@ class CaptionsData:
             for name, count in (("validation", self.rows // 2), ("test", self.rows))
         )
         note = "digits: a sample of MNIST, not its test set; the figures compare with no published ones"
-        found = Encoded(
+        return Task(
+            name=self.name,
+            codec=codec,
             train=LazyExamples(drawn.example, count=self.train_examples),
             validation=[*validation["digits"], *validation["rows"]],
             test={name: examples for name, examples in test.items() if examples},
+            metric=self.scored_by,
             notes=(note,),
         )
-        return self._task(codec, found)
 
     def _limited(self, part: Handwriting) -> Handwriting:
         count = self.limit or len(part)
@@ -222,9 +141,6 @@ class CaptionsData:
             chosen = draw.integers(len(part), size=length)
             found.append(joined(codec, part.pictures[chosen], part.digits[chosen], group=f"{length} digits"))
         return found
-
-    def _task(self, codec: CaptionCodec, found: Encoded) -> Task:
-        return found.task("captions", codec=codec, metric="sequence", model_fields=codec.model_fields)
 
 
 @dataclass(frozen=True)
@@ -262,7 +178,9 @@ def single(codec: CaptionCodec, part: Handwriting) -> list[Example]:
 def joined(codec: CaptionCodec, pictures: NDArray[np.uint8], digits: NDArray[np.int64], *, group: str = "") -> Example:
     """Return the example of a row of pictures [picture, row, column], from left to right."""
     caption = "".join(map(str, digits.tolist()))
-    return codec.example(np.concatenate(list(pictures), axis=1), codec.tokenizer.encode(caption), group=group)
+    source = codec.source.columns(np.concatenate(list(pictures), axis=1))
+    (target,) = codec.target.encode_many([caption], [])
+    return Example(source, target, group=group, padding_id=codec.padding_id)
 
 
 def distorted(pictures: NDArray[np.uint8], draw: np.random.Generator) -> NDArray[np.uint8]:

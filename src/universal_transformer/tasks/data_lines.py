@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from universal_transformer.data.example import Frames, spread
-from universal_transformer.data.tokenizer import Tokenizer
-from universal_transformer.tasks.codecs import TextReader
-from universal_transformer.tasks.task import OpenCodec, Task
+from universal_transformer.tasks.task import Task
 
 SAMPLE = 10_000
 """Lengths and unknown tokens are those of so many examples of a part, evenly spread."""
@@ -21,7 +19,7 @@ WIDTH = 100
 def data_lines(task: Task) -> list[str]:
     """Return the lines on the data of a task whose codec reads text; none for another task."""
     codec = task.codec
-    if not isinstance(codec, TextReader):
+    if not codec.vocabulary:
         return []
     sample = spread(task.train, count=SAMPLE)
     lines = [f"vocabulary  {codec.vocabulary}"]
@@ -31,13 +29,13 @@ def data_lines(task: Task) -> list[str]:
             mean = sum(lengths) / len(lengths)
             lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
     # classes, intensities and brackets are never unknown
-    is_open = isinstance(codec, OpenCodec) or task.model_fields.get("architecture") == "language_model"
+    is_open = codec.target.unknown_id is not None
     held_out = [
         index
         for one in spread(task.validation, count=SAMPLE)
         for index in (*_ids(one.source), *_ids(one.target if is_open else ()))
     ]
-    unknown_id = next(value.unknown_id for value in vars(codec).values() if isinstance(value, Tokenizer))
+    unknown_id = codec.source.unknown_id
     if held_out:
         lines.append(f"unknown     {held_out.count(unknown_id) / len(held_out):.2%} of the validation tokens")
     for example in sample[:SHOWN]:

@@ -57,7 +57,7 @@ class ExchangedExamples(LazyExamples):
         self._codec = codec
         self._given = [(example, number) for number, given in examples.items() for example in given]
         # words of facts are in lower case, answers as they are spelled ("Fred" in task 5)
-        self._answers = {answer.lower(): index for index, answer in enumerate(codec.answers)}
+        self._answers = {answer.lower(): index for index, answer in enumerate(codec.target.labels)}
         super().__init__(self._form, count=len(self._given) * (1 + forms))
 
     def _form(self, index: int) -> Example:
@@ -68,11 +68,11 @@ class ExchangedExamples(LazyExamples):
     def _exchanged(self, example: Example, *, task: int, draw: Random) -> Example:
         """Return a form of `example`; the example itself if the answer of the form is not a known one."""
         assert isinstance(example.target, int), "the target of a question is one class"
-        ids = self._codec.ids
+        ids = self._codec.source.ids
         names: dict[str, str] = {}
         for known in ([name for name in names if name in ids] for names in CLASSES.get(task, ())):
             names |= dict(zip(known, draw.sample(known, len(known)), strict=True))
-        words = self._codec.answers[example.target].lower().split(",")
+        words = self._codec.target.labels[example.target].lower().split(",")
         answer = ",".join(names.get(word, word) for word in words)
         if answer not in self._answers:
             return example

@@ -33,17 +33,19 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.large_text import blocks
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.tasks.word_codecs import (
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.words import (
     FIRST_WORD,
-    ReadingCodec,
+    Passage,
     Vocabulary,
     VocabularySize,
-    WordCodec,
+    Words,
     last_sentence,
 )
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
 
 SETS = {
@@ -59,7 +61,7 @@ LEAST_CONTEXT = 50
 class LambadaData:
     """A language model on novels, tested on the last words of LAMBADA's passages."""
 
-    codec_class: ClassVar[type[Codec]] = WordCodec
+    sides: ClassVar[Sides] = (Words, Words)
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: VocabularySize = 20_000
@@ -72,20 +74,12 @@ class LambadaData:
     def __post_init__(self) -> None:
         check(self, field="data")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
-        return self._task(None)
-
-    def reload(self, saved: Saved) -> Task:
-        """Read novels and passages and encode them with the saved vocabulary."""
-        assert isinstance(saved.codec, WordCodec)
-        return self._task(saved.codec)
-
-    def _task(self, saved: WordCodec | None) -> Task:
         passages, missing = read_passages(self.data_dir)
         novels = read_novels(self.data_dir)
-        codec = saved or WordCodec(novel_words(novels, size=self.vocabulary_size))
-        vocabulary = codec.vocabulary
+        codec: Codec[Words, Words] = saved.codec if saved else self._learn(novels)
+        vocabulary = codec.source.vocabulary
         tests = {
             name: tuple(Example(source=(), target=tuple(vocabulary.encode(words))) for words in found)
             for name, found in passages.items()
@@ -107,16 +101,18 @@ class LambadaData:
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
-            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
+
+    def _learn(self, novels: Novels) -> Codec[Words, Words]:
+        return Codec.shared(Words(novel_words(novels, size=self.vocabulary_size).words))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingData:
     """Questions about passages: LAMBADA's last word is looked for among the words before its sentence."""
 
-    codec_class: ClassVar[type[Codec]] = ReadingCodec
+    sides: ClassVar[Sides] = (Passage, Passage)
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: VocabularySize = 20_000
@@ -134,20 +130,12 @@ class ReadingData:
     def __post_init__(self) -> None:
         check(self, field="data")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
-        return self._task(None)
-
-    def reload(self, saved: Saved) -> Task:
-        """Read novels and passages and encode them with the saved vocabulary."""
-        assert isinstance(saved.codec, ReadingCodec)
-        return self._task(saved.codec)
-
-    def _task(self, saved: ReadingCodec | None) -> Task:
         passages, missing = read_passages(self.data_dir)
         novels = read_novels(self.data_dir)
-        codec = saved or self._learn(novels, passages)
-        vocabulary = codec.vocabulary
+        codec: Codec[Passage, Passage] = saved.codec if saved else self._learn(novels, passages)
+        vocabulary = codec.source.vocabulary
         tokens = number_novels(novels, vocabulary)
         train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
         notes = [
@@ -157,7 +145,8 @@ class ReadingData:
         tests = {}
         for name, found in passages.items():
             tests[name] = tuple(
-                Example(source=codec.question(words[:-1]), target=codec.answer(words[-1])) for words in found
+                Example(source=codec.source.question(words[:-1]), target=codec.source.answer(words[-1]))
+                for words in found
             )
             there = sum(words[-1] in words[: last_sentence(words[:-1])] for words in found)
             unknown = sum(example.target == NO_CLASS for example in tests[name])
@@ -173,16 +162,15 @@ class ReadingData:
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="accuracy",
-            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 
-    def _learn(self, novels: Novels, passages: Mapping[str, Sequence[Sequence[str]]]) -> ReadingCodec:
+    def _learn(self, novels: Novels, passages: Mapping[str, Sequence[Sequence[str]]]) -> Codec[Passage, Passage]:
         vocabulary = novel_words(novels, size=self.vocabulary_size)
         if self.passage_words:
             added = {word for found in passages.values() for words in found for word in words}
             vocabulary = Vocabulary((*vocabulary.words, *sorted(added - vocabulary.ids.keys())))
-        return ReadingCodec(vocabulary)
+        return Codec.shared(Passage(vocabulary.words))
 
 
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:

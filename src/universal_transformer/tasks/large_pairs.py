@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -19,31 +18,18 @@ from universal_transformer.data.survey import batches, survey
 from universal_transformer.data.text_sources import source_rows
 from universal_transformer.data.text_table import Columns, TextRow, header_note, is_header, is_whole, no_rows
 from universal_transformer.data.token_store import DiskWriter, TokenStore, smallest_kind
-from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.large import Reading, check_space, learned_note, source_store
 from universal_transformer.tasks.lazy import MappedExamples
+from universal_transformer.tasks.sides.text import Text
 
 HELD_OUT_ROWS = 5_000
 """Rows that are held out at most; twice as many, if rows have the same source."""
 HELD_OUT_CHARACTERS = 20_000_000
 AT_ONCE = 2**22
 """Offsets that are looked at together for the longest target."""
-
-
-@runtime_checkable
-class PairTokenizers(Protocol):
-    """A codec of pairs."""
-
-    @property
-    def source(self) -> Tokenizer: ...
-    @property
-    def target(self) -> Tokenizer: ...
-    @property
-    def max_length(self) -> int: ...
-    def save(self, folder: Path) -> None:
-        """Write the files of the codec."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +50,7 @@ class PairsSource:
 
 
 def map_pairs(
-    pairs: PairsSource, *, learn: Callable[[Sequence[TextRow]], PairTokenizers], key: Sequence[Any]
+    pairs: PairsSource, *, learn: Callable[[Sequence[TextRow]], Codec[Text, Text]], key: Sequence[Any]
 ) -> TokenStore:
     """Return the store of pairs: "tokens", source then target of each pair, and the "offsets" where each side begins.
 
@@ -135,7 +121,7 @@ def _size(row: TextRow) -> int:
 class _RowEncoder:
     """Writes rows as tokens and offsets, without those that are too long."""
 
-    codec: PairTokenizers
+    codec: Codec[Text, Text]
     writer: DiskWriter
     blank: int = 0
     header: TextRow | None = None
@@ -146,18 +132,18 @@ class _RowEncoder:
     """Tokens that are written."""
 
     def __post_init__(self) -> None:
-        self.kind = smallest_kind(max(len(self.codec.source), len(self.codec.target)))
+        self.kind = smallest_kind(max(len(self.codec.source.tokenizer), len(self.codec.target.tokenizer)))
         self.writer.append("tokens", np.empty(0), kind=self.kind)
         self.writer.append("offsets", np.zeros(1), kind="int64")
 
-    def _encode(self, rows: Sequence[TextRow]) -> list[tuple[list[int], list[int]]]:
-        sources = self.codec.source.encode_many([row.first for row in rows])
-        targets = self.codec.target.encode_many([row.second for row in rows])
-        return [
-            ([*source, self.codec.source.end_id], [*target, self.codec.target.end_id])
-            for source, target in zip(sources, targets, strict=True)
-            if max(len(source), len(target)) < self.codec.max_length
-        ]
+    def _encode(self, rows: Sequence[TextRow]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        source, target = self.codec.source, self.codec.target
+        pairs = zip(
+            source.encode_many([row.first for row in rows], []),
+            target.encode_many([row.second for row in rows], []),
+            strict=True,
+        )
+        return [pair for pair in pairs if source.fits(pair[0]) and target.fits(pair[1])]
 
     def bytes_of(self, rows: Sequence[TextRow]) -> int:
         """Return how many bytes the rows need."""
@@ -177,7 +163,7 @@ class _RowEncoder:
     def notes(self, name: str, *, count: int) -> list[str]:
         """Say how many rows were left out."""
         blank = f"{name}: {self.blank:,} of {count:,} lines left out: blank or with an empty column"
-        longer = f"longer than --data.max-length {self.codec.max_length} tokens"
+        longer = f"longer than --data.max-length {self.codec.source.max_length} tokens"
         long = f"{name}: {self.long:,} of {count - self.blank:,} examples left out: {longer}"
         header = [header_note(self.header, name)] if self.header else []
         return header + [blank] * bool(self.blank) + [long] * bool(self.long)

@@ -29,7 +29,8 @@ from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import LEAST_RATIO, CharacterCodec
+from universal_transformer.tasks.algorithmic import LEAST_RATIO
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.digits import DIGITS
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.programs import (
@@ -40,7 +41,9 @@ from universal_transformer.tasks.programs import (
     draw,
     literal,
 )
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 LINE_END = "|"
@@ -54,7 +57,7 @@ Strategy = Literal["mix", "baseline"]
 class LearningToExecuteData:
     """Generated small programs and their values, or long numbers to repeat."""
 
-    codec_class: ClassVar[type[Codec]] = CharacterCodec
+    sides: ClassVar[Sides] = (Symbols, Symbols)
     problem: ExecuteProblem = "program"
     """Repeat a number (copy, double, reverse), or run a program of all operations (program), of conditionals and loops
     (control), or of additions (addition)."""
@@ -101,12 +104,13 @@ class LearningToExecuteData:
         """Digits of the literals that are tested on."""
         return self.max_length or (5 if self.runs else 55)
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Generate the test and validation examples; training examples are generated when they are needed.
 
         The programs and numbers of test and validation differ from each other, and none of them is in training, in
         whichever form it would be written.
         """
+        del saved  # the codec follows from the fields
         held_out: set[str] = set()
         group = f"length {self.length}" + (f", nesting {self.max_nesting}" if self.runs else "")
         test = [self._held_out_example(f"test {index}", held_out, group=group) for index in range(self.test_examples)]
@@ -115,12 +119,11 @@ class LearningToExecuteData:
         ]
         return Task(
             name=f"learning to execute: {self.problem}",
-            codec=self._codec,
+            codec=Codec.shared(self._symbols),
             train=LazyExamples(partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples),
             validation=validation,
             test={"test": test},
             metric="sequence",
-            model_fields=self._codec.model_fields,
             notes=self._notes,
         )
 
@@ -133,7 +136,7 @@ class LearningToExecuteData:
         while True:  # at most one in ten is held out
             name, source, target = self._draw(random, length=length, nesting=nesting)
             if name not in held_out:
-                return self._codec.example(source, target)
+                return self._symbols.example(source, target)
 
     def _held_out_example(self, name: str, held_out: set[str], *, group: str = "") -> Example:
         random = Random(f"{self.problem} {self.seed} {name}")
@@ -141,7 +144,7 @@ class LearningToExecuteData:
             key, source, target = self._draw(random, length=self.length, nesting=self.max_nesting)
             if key not in held_out:
                 held_out.add(key)
-                return self._codec.example(source, target, group=group)
+                return self._symbols.example(source, target, group=group)
 
     def _draw(self, random: Random, *, length: int, nesting: int) -> tuple[str, str, str]:
         """Draw a program or number: return its name, the same in both forms; its text; and its target."""
@@ -161,10 +164,10 @@ class LearningToExecuteData:
         return (*form, "least significant digit first") if self.least_significant_first else form
 
     @cached_property
-    def _codec(self) -> CharacterCodec:
+    def _symbols(self) -> Symbols:
         if not self.runs:
-            return CharacterCodec(symbols=DIGITS[:10])
-        return CharacterCodec(
+            return Symbols(symbols=DIGITS[:10])
+        return Symbols(
             symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END,
             reversed_digits=DIGITS[:10] if self.least_significant_first else "",
         )

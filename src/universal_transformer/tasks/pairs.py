@@ -6,113 +6,40 @@ same number of lines. Source and target end with the id of ``<end>``, so that an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from universal_transformer.data.example import Example
 from universal_transformer.data.hub import is_hub
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file, collect
+from universal_transformer.data.text_table import Columns, TextRow, TextTable, collect
 from universal_transformer.data.token_store import TokenStore
-from universal_transformer.data.tokenizer import Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, read_sources, special_ids, token_fields
+from universal_transformer.files import show_path
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapped_pairs
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
+from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.text import Text
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
-from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
+from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
-
-@dataclass(frozen=True)
-class PairsCodec:
-    """Two tokenisers (the same object if the vocabulary is shared) and the limit of a source."""
-
-    kind: ClassVar[str] = "pairs"
-    source: Tokenizer
-    target: Tokenizer
-    max_length: int
-
-    @property
-    def unknown_target(self) -> int:
-        """The id of what is not in the vocabulary of targets."""
-        return self.target.unknown_id
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        target_size = None if self.source is self.target else len(self.target)
-        fields = token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
-        return fields | special_ids(self.source)
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {"source": self.source.tokens(), "target": self.target.tokens()}
-
-    def save(self, folder: Path) -> None:
-        shared = self.source is self.target
-        self.source.save(folder / "tokenizer.json")
-        if not shared:
-            self.target.save(folder / "target_tokenizer.json")
-        write_json(
-            folder / CODEC_FILE,
-            {"kind": self.kind, "shared_vocabulary": shared, "max_length": self.max_length},
-        )
-
-    @classmethod
-    def load(cls, folder: Path) -> PairsCodec:
-        match fields := read_kind(folder, kind=cls.kind):
-            case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
-                pass
-            case _:
-                raise UserError(
-                    f"{show_path(folder / CODEC_FILE)}: found {show(fields)}; expected "
-                    '{"shared_vocabulary": true or false, "max_length": a number}'
-                )
-        source = saved_tokenizer(folder, "tokenizer")
-        target = source if shared else saved_tokenizer(folder, "target_tokenizer")
-        return cls(source=source, target=target, max_length=max_length)
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Return one example without a target for every line, an empty one included."""
-        return read_sources(lines, self.source, name=name, what="source", limit=self.max_length)
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Return the text of target ids, on one line."""
-        assert not isinstance(target, int), "a target is a sequence of ids"
-        return one_line(self.target.decode(target))
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        return [*self.source.spans(text), (len(text), len(text))]
-
-    @property
-    def vocabulary(self) -> str:
-        sizes = f"{len(self.source):,} tokens"
-        return (
-            f"{sizes} for both sides" if self.source is self.target else f"source {sizes}, target {len(self.target):,}"
-        )
-
-    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
-        target = () if isinstance(example.target, int) else example.target
-        source = [self.source.piece(index) for index in example.source if isinstance(index, int)]
-        return source, [self.target.piece(index) for index in target]
-
-    def words(self, example: Example) -> list[str]:
-        return [self.source.label(index) for index in example.source if isinstance(index, int)]
+PairsCodec = Codec[Text, Text]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairsData:
+class PairsData(OwnFiles):
     """Pairs of a source and a target text from your own files."""
 
-    codec_class: ClassVar[type[Codec]] = PairsCodec
+    sides: ClassVar[Sides] = (Text, Text)
+    ROWS: ClassVar = "pairs"
+    needs: ClassVar = ("source<TAB>target lines", "JSON lines", "the source side")
     FILES: ClassVar[tuple[str, ...]] = (
         *("train", "train_target", "validation", "validation_target", "test", "test_target", "tokenizer"),
     )
@@ -177,67 +104,53 @@ class PairsData:
                 "leave it out"
             )
 
-    def load(self) -> Task:
-        """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
-        if self.synthetic == "none":
-            check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        if is_large(self.train, self.train_target, limit=self.memory_mb):
-            codec, store = self._stored()
-            train = mapped_pairs(store, padding_id=codec.source.padding_id)
-            found = self._tables.encode_others(store, train, partial(self.encode, codec))
-            return self._task(codec, found)
-        tables, notes = self._tables.split(self._tables.given())
-        codec = self.learn(tables["train"].rows)
-        return self._task(codec, self._tables.encode(tables, notes, partial(self.encode, codec)))
+    @property
+    def name(self) -> str:
+        return "pairs" if self.synthetic == "none" else self.synthetic
 
-    def reload(self, saved: Saved) -> Task:
-        """Read the test pairs and encode them with the saved codec."""
-        codec = saved.codec
-        assert isinstance(codec, PairsCodec)
-        found = self._tables.encode_again(saved, partial(self.encode, codec))
-        if is_large(self.train, self.train_target, limit=self.memory_mb):
-            found = replace(found, train=DeferredExamples(partial(self._mapped_again, codec)))
-        return self._task(codec, found)
+    @property
+    def scored_by(self) -> str:
+        return self.metric
+
+    @property
+    def columns(self) -> Columns:
+        return Columns("source", "target", group=self.group)
+
+    def has(self, part: str) -> bool:
+        return bool(getattr(self, part)) or self._is_synthetic
+
+    def load(self, saved: Saved | None = None) -> Task:
+        if not is_large(self.train, self.train_target, limit=self.memory_mb):
+            task = super().load(saved)
+        elif saved:
+            task = replace(super().load(saved), train=DeferredExamples(partial(self._mapped_again, saved.codec)))
+        else:
+            codec, store = self._mapped()
+            task = self._stored(store, mapped_pairs(store, padding_id=codec.padding_id), codec)
+        return replace(task, bleu_tokenizer=self.bleu_tokenizer)
 
     def _mapped_again(self, codec: PairsCodec) -> Examples:
-        """Return the pairs of the store of the training file; UserError if it is not encoded with the saved codec."""
-        found, store = self._stored()
-        check_same([found.source, found.target], [codec.source, codec.target], source=self.train)
-        return mapped_pairs(store, padding_id=codec.source.padding_id)
+        """The pairs of the store of the training file; UserError if it is not encoded with the saved codec."""
+        found, store = self._mapped()
+        now, then = ([one.source.tokenizer, one.target.tokenizer] for one in (found, codec))
+        check_same(now, then, source=self.train)
+        return mapped_pairs(store, padding_id=codec.padding_id)
 
-    def _stored(self) -> tuple[PairsCodec, TokenStore]:
+    def _mapped(self) -> tuple[PairsCodec, TokenStore]:
         """Open the store of the training pairs, or make it."""
         pairs = PairsSource(
             source=self.train,
             target=self.train_target,
-            columns=self._columns,
+            columns=self.columns,
             held_out=0.0 if self.validation else self.validation_fraction,
             seed=self.seed,
         )
         choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
         store = map_pairs(pairs, learn=self.learn, key=[*choice, self.shared_vocabulary, self.max_length])
         assert store.folder is not None
-        return PairsCodec.load(store.folder), store
+        return Codec.load(store.folder), store
 
-    @property
-    def _tables(self) -> OwnTables:
-        return OwnTables(
-            columns=self._columns,
-            read=self._read,
-            named=[part for part in ("train", "validation", "test") if getattr(self, part) or self._is_synthetic],
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="pairs",
-        )
-
-    def _task(self, codec: PairsCodec, found: Encoded) -> Task:
-        found = replace(found, notes=(*found.notes, *self._caveats()))
-        name = "pairs" if self.synthetic == "none" else self.synthetic
-        task = found.task(name, codec=codec, metric=self.metric, model_fields=codec.model_fields)
-        return replace(task, bleu_tokenizer=self.bleu_tokenizer)
-
-    def _caveats(self) -> Iterator[str]:
-        """Say what the scores do not mean."""
+    def caveats(self) -> Iterator[str]:
         if self.metric == "sequence":
             if self.tokenizer != "character":
                 yield "character accuracy is over tokens, place by place"
@@ -253,7 +166,7 @@ class PairsData:
     def _is_synthetic(self) -> bool:
         return self.synthetic != "none" and not self.train
 
-    def _read(self, part: str) -> TextTable:
+    def read(self, part: str) -> TextTable:
         if self.synthetic != "none" and not getattr(self, part):
             count = self.train_pairs if part == "train" else self.test_pairs
             pairs = islice(synthetic_pairs(self.synthetic, part, seed=self.seed), count)
@@ -262,43 +175,22 @@ class PairsData:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
         if target and self.group:
             raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
-        found = source_rows(path, target, columns=self._columns, part=part)
-        return collect(show_path(path), found, columns=self._columns.names)
+        found = source_rows(path, target, columns=self.columns, part=part)
+        return collect(show_path(path), found, columns=self.columns.names)
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns("source", "target", group=self.group)
-
-    def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
-        """Learn the tokenisers from rows of training pairs."""
+    def learn(self, rows: Sequence[TextRow], given: TextTable | None = None) -> PairsCodec:
+        del given
         texts = [[row.first for row in rows], [row.second for row in rows]]
         if self.shared_vocabulary:
             texts = [texts[0] + texts[1]]
-        learned = [
-            make_tokenizer(self.tokenizer, part, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        sides = [
+            Text(
+                make_tokenizer(self.tokenizer, part, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case),
+                self.max_length,
+            )
             for part in texts
         ]
-        return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)
+        return Codec(sides[0], sides[-1])
 
-    def encode(self, codec: PairsCodec, table: TextTable, notes: list[str]) -> list[Example]:
-        """Encode a table; `notes` get how many pairs are too long, and how many targets are not in the vocabulary."""
-        sources = codec.source.encode_many([row.first for row in table.rows])
-        targets = codec.target.encode_many([row.second for row in table.rows])
-        examples = [
-            Example(
-                source=(*source, codec.source.end_id),
-                target=(*target, codec.target.end_id),
-                group=row.group,
-                written=(row.first, row.second),
-                padding_id=codec.source.padding_id,
-            )
-            for source, target, row in zip(sources, targets, table.rows, strict=True)
-            if max(len(source), len(target)) < self.max_length
-        ]
-        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")
-        if unknown := sum(codec.unknown_target in target for target in targets):
-            notes.append(
-                f"{table.name}: {unknown:,} of {len(targets):,} targets have parts that are not in the vocabulary; an "
-                "answer never has them"
-            )
-        return examples
+    def written(self, row: TextRow) -> tuple[str, str]:
+        return row.first, row.second

@@ -6,124 +6,35 @@ id. What is said to a user has the words again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable
-from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, Tokenizer, until_end
+from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
-from universal_transformer.data.trees import (
-    CLOSE,
-    OPEN,
-    PUNCTUATION,
-    WORD,
-    answer_tree,
-    joined,
-    read_treebank_tree,
-    treebank_word,
-)
+from universal_transformer.data.trees import OPEN, PUNCTUATION, read_treebank_tree
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
+from universal_transformer.files import read_lines, show_path
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.grammar import sentences
-from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.sides.sentence import Sentence
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.tree import Brackets
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
 MOST_LABELS = 1000
-NO_PIECE = SPECIAL[UNKNOWN]
-"""Written for an id that is no token of a tree; only an untrained model gives it."""
-
-
-@dataclass(frozen=True)
-class TreeCodec(SavedCodec):
-    """A tokenizer of words, the labels in the order of their ids, and the limit of a sentence and of a tree.
-
-    Ids of a target: 2 the end, 4 a word, then an opening bracket of each label, then a closing bracket of each.
-    """
-
-    kind: ClassVar[str] = "trees"
-    tokenizer: Tokenizer
-    labels: tuple[str, ...]
-    max_length: int
-
-    def __post_init__(self) -> None:
-        if list(self.labels) != sorted(set(self.labels)):
-            raise UserError(f"labels: found {show(self.labels)}; expected different strings, sorted")
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        """Return the fields of a model that follow from the words and the labels."""
-        size, target_size = len(self.tokenizer), len(SPECIAL) + len(self._tokens)
-        return token_fields("encoder_decoder", size=size, target_size=target_size)
-
-    def example(self, words: Sequence[int], tree: str) -> Example:
-        """Return the example of the ids of a sentence and the tokens of its tree, with blanks between them."""
-        return Example(source=tuple(words), target=(*(self._ids[token] for token in tree.split(BLANK)), END))
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {"source": self.tokenizer.tokens(), "target": [*SPECIAL, *self._tokens]}
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without a tree for each line of words with blanks between them, but for empty lines."""
-        for number, line in lines:
-            if line.strip():
-                where, text = f"{name}:{number}", BLANK.join(map(treebank_word, line.split()))
-                ids = tuple(self.tokenizer.encode(text))
-                if len(ids) > self.max_length:
-                    raise UserError(too_long(where, len(ids), what="sentence", limit=self.max_length))
-                yield Example(
-                    source=ids, target=(), unknown=self.tokenizer.unknown(text), notes=_line_notes(line, where)
-                )
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Return the tree of target ids as text, with ``XX`` for each word; it may be no valid tree."""
-        assert not isinstance(target, int), "a target is a sequence of ids"
-        return joined([self._token(index) for index in until_end(target)])
-
-    def completed(self, text: str, line: str) -> str:
-        """Return a tree with the words of its sentence, `line`, in their places; another text as it is."""
-        tree = answer_tree(text, words=[*map(treebank_word, line.split())])
-        return text if tree is None else str(tree)
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        return self.tokenizer.spans(text)
-
-    @property
-    def vocabulary(self) -> str:
-        return f"{len(self.tokenizer):,} words, {len(self.labels):,} labels"
-
-    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
-        assert isinstance(example.target, tuple)
-        return self.words(example), [self._token(index) for index in until_end(example.target)]
-
-    def words(self, example: Example) -> list[str]:
-        return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
-
-    @cached_property
-    def _tokens(self) -> list[str]:
-        return [WORD, *(f"{bracket}{label}" for bracket in (OPEN, CLOSE) for label in self.labels)]
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {token: index for index, token in enumerate(self._tokens, start=len(SPECIAL))}
-
-    def _token(self, index: int) -> str:
-        place = index - len(SPECIAL)
-        return self._tokens[place] if 0 <= place < len(self._tokens) else NO_PIECE
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParsingData:
+class ParsingData(OwnFiles):
     """Sentences and their trees: generated from a grammar, or from your own treebank."""
 
-    codec_class: ClassVar[type[Codec]] = TreeCodec
-    FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    sides: ClassVar[Sides] = (Sentence, Brackets)
+    ROWS: ClassVar = "trees"
     train: str = ""
     """Training trees in brackets, one a line, each word with its part of speech: (S (NP (DT the) (NN dog)) …). Without
     it, sentences are generated. Any file may end in .gz."""
@@ -159,43 +70,43 @@ class ParsingData:
             if least > most:
                 raise UserError(f"data.{name}={least} {most}: expected the fewest and the most words")
 
-    def load(self) -> Task:
-        """Read or generate the trees, learn words and labels from those of training, encode all."""
-        given = self._tables.given()
-        tables, notes = self._tables.split(given)
+    name = "parsing"
+    scored_by = "brackets"
+
+    @property
+    def columns(self) -> Columns:
+        return Columns("sentence", "tree")
+
+    def has(self, part: str) -> bool:
+        return bool(getattr(self, part)) or not self.train
+
+    def read(self, part: str) -> TextTable:
+        path = getattr(self, part)
+        return read_treebank(path) if path else self._generated(part)
+
+    def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Brackets]:
         tokenizer = Tokenizer.train(
-            (row.first for row in tables["train"].rows),
+            (row.first for row in rows),
             kind="whitespace",
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
             least_count=2,
             always=BLANK.join(sorted(PUNCTUATION)) if self.train else "",
         )
-        labels = _labels(given["train"])  # also those that only trees which are held out have
-        codec = TreeCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
-        return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
+        labels = _labels(given)  # also those that only trees which are held out have
+        return Codec(Sentence(tokenizer, self.max_length, treebank=True), Brackets(labels, self.max_length))
 
-    def reload(self, saved: Saved) -> Task:
-        """Read or generate the test trees and encode them with the saved codec."""
-        codec = saved.codec
-        assert isinstance(codec, TreeCodec)
-        return self._task(codec, self._tables.encode_again(saved, partial(self._encode, codec)))
+    def load(self, saved: Saved | None = None) -> Task:
+        task = super().load(saved)
+        if self.train or self.test:
+            return task
+        notes = list(task.notes)
+        tests = {**task.test, "longer": self.encode(task.codec, self._generated("longer"), notes)}
+        return replace(task, test=tests, notes=tuple(notes))
 
-    @property
-    def _tables(self) -> OwnTables:
-        named = [part for part in ("train", "validation", "test") if getattr(self, part) or not self.train]
-        return OwnTables(
-            columns=Columns("sentence", "tree"),
-            read=self._read,
-            named=named,
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="trees",
-        )
-
-    def _read(self, part: str) -> TextTable:
-        path = getattr(self, part)
-        return read_treebank(path) if path else self._generated(part)
+    def caveats(self) -> Iterator[str]:
+        if not self.train:
+            yield "training sentences and their trees are generated from a grammar, they are no treebank"
 
     def _generated(self, part: str) -> TextTable:
         count = self.train_sentences if part == "train" else self.test_sentences
@@ -203,29 +114,6 @@ class ParsingData:
         found = islice(sentences(part, lengths=lengths, seed=self.seed), count)
         rows = [TextRow(number, BLANK.join(one.words), BLANK.join(one.tree)) for number, one in enumerate(found, 1)]
         return TextTable(name=f"generated ({part})", rows=tuple(rows))
-
-    def _task(self, codec: TreeCodec, found: Encoded) -> Task:
-        notes, tests = list(found.notes), dict(found.test)
-        if not self.train:
-            notes.append("training sentences and their trees are generated from a grammar, they are no treebank")
-        if not self.train and not self.test:
-            tests["longer"] = self._encode(codec, self._generated("longer"), notes)
-        found = replace(found, notes=tuple(notes), test=tests)
-        return found.task("parsing", codec=codec, metric="brackets", model_fields=codec.model_fields)
-
-    def _encode(self, codec: TreeCodec, table: TextTable, notes: list[str]) -> list[Example]:
-        """Encode a table; how many of its trees are too long is added to `notes`."""
-        examples = []
-        for row, ids in zip(table.rows, codec.tokenizer.encode_many([row.first for row in table.rows]), strict=True):
-            if unknown := sorted(_row_labels(row) - set(codec.labels)):
-                known = f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
-                raise UserError(
-                    f"{table.name}:{row.line}: unknown label {show(unknown[0])}; those of the training file are {known}"
-                )
-            if max(len(ids), row.second.count(BLANK) + 2) <= self.max_length:
-                examples.append(codec.example(ids, row.second))
-        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="tree")
-        return examples
 
 
 def read_treebank(path: str) -> TextTable:
@@ -251,12 +139,6 @@ def _labels(table: TextTable) -> tuple[str, ...]:
     if len(labels) > MOST_LABELS:
         raise UserError(f"{table.name}: {len(labels):,} different labels; expected at most {MOST_LABELS:,}")
     return labels
-
-
-def _line_notes(line: str, where: str) -> tuple[str, ...]:
-    """Return a note if a line to parse looks like a line of a treebank."""
-    looks = line.lstrip().startswith(OPEN) and line.rstrip().endswith(CLOSE)
-    return (f"{where}: brackets, which are read as words; a line is the words alone, without a tree",) * looks
 
 
 def _row_labels(row: TextRow) -> set[str]:

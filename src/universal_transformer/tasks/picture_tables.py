@@ -5,16 +5,17 @@ A picture is a file, named from the folder of the captions file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from universal_transformer.data.picture_files import note_changes
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, read_table
+from universal_transformer.data.text_table import Columns, TextTable, read_table
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.tasks.tables import OwnTables
+from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.task import Saved, Task
 
 COLUMNS = Columns("picture", "caption")
 
@@ -31,33 +32,32 @@ def read_captions(path: str | Path) -> TextTable:
     return replace(table, rows=tuple(rows))
 
 
-@contextmanager
-def naming(table: TextTable, row: TextRow) -> Iterator[None]:
-    """Add the line of a captions file that names a picture to what is said of the picture."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{table.name}:{row.line}: {error}; this line names it") from error
+class OwnPictures(OwnFiles):
+    """Base of a task on a captions file: a picture and a caption a row, or handwritten digits without one."""
 
+    ROWS: ClassVar = "pictures"
+    columns = COLUMNS
 
-def captions_tables(paths: Mapping[str, str], *, fraction: float, seed: int) -> OwnTables:
-    """Return the tables of captions files by part; a part without a path has no file."""
-    return OwnTables(
-        columns=COLUMNS,
-        read=lambda part: read_captions(paths[part]),
-        named=[part for part, path in paths.items() if path],
-        fraction=fraction,
-        seed=seed,
-        what="pictures",
-    )
+    def read(self, part: str) -> TextTable:
+        return read_captions(getattr(self, part))
+
+    def load(self, saved: Saved | None = None) -> Task:
+        """Read the pictures; of a new run, tokens of captions are learned from the training part."""
+        return super().load(saved) if self.train else self.digits(saved)
+
+    @abstractmethod
+    def digits(self, saved: Saved | None) -> Task:
+        """The task on handwritten digits."""
 
 
 def changed_pictures(table: TextTable, *, height: int, width: int = 0) -> list[str]:
     """Return a note if pictures of a table are scaled or turned to grey when they are read."""
     changed: list[str] = []
     for row in table.rows:
-        with naming(table, row):
+        try:
             changed += filter(None, [note_changes(row.first, height=height, width=width)])
+        except UserError as error:
+            raise UserError(f"{table.name}:{row.line}: {error}; this line names it") from error
     if not changed:
         return []
     return [f"{table.name}: {len(changed):,} of {len(table.rows):,} pictures are changed; the first is {changed[0]}"]

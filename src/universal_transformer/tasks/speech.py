@@ -9,7 +9,7 @@ are not distorted, and belong to no other part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,19 +18,18 @@ import numpy as np
 
 from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.recordings import PARTS, RECORDINGS, Part, RecordedFrames, Recording, recorded_frames
-from universal_transformer.data.sound import FLOOR, HEARD, log_mel, read_sound
-from universal_transformer.data.tokenizer import BLANK, END
-from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.data.sound import FLOOR, HEARD
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.sound import Heard, scaled
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-FIRST_DIGIT = 3
-"""Token id of the digit 0."""
+DIGITS = Names((WORDS,))
 LONGEST_STRING = 5
-MIDDLE, SPREAD = -2.0, 3.0
-"""Log energies are ``(F - MIDDLE) / SPREAD`` in a model, so that their mean is near 0 and their spread near 1."""
 LONGEST_PAUSE = 20  # frames
 PACE, HEIGHT = 0.25, 0.125
 LEVEL, TILT = 1.0, 2.0
@@ -43,41 +42,10 @@ Speaker = Literal["", "george", "jackson", "lucas", "nicolas", "theo", "yweweler
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechCodec(SavedCodec):
-    """Sound files to frames, and digits to words."""
-
-    kind: ClassVar[str] = "speech"
-    suffixes: ClassVar[tuple[str, ...]] = (".wav", ".flac")
-    bands: int = HEARD.bands
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        """Return the fields of a model that follow from the frames and the words."""
-        fields = token_fields("encoder_decoder", size=None, target_size=FIRST_DIGIT + len(WORDS))
-        return fields | {"inputs.kind": "frames", "inputs.features": self.bands}
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line, which is the path of a WAV or FLAC file; empty lines are left out."""
-        del name  # messages name the sound
-        for _, line in lines:
-            if line.strip():
-                sound = read_sound(line.strip())
-                yield Example(source=scaled(log_mel(sound.samples)), target=(), notes=sound.notes)
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Return the words of digits with blanks between them; what is no digit is left out."""
-        ids = (target,) if isinstance(target, int) else target
-        return BLANK.join(WORDS[index - FIRST_DIGIT] for index in ids if index >= FIRST_DIGIT)
-
-    def words(self, example: Example) -> list[str]:
-        return [f"{10 * frame} ms" for frame in range(len(example.source))]
-
-
-@dataclass(frozen=True, kw_only=True)
 class SpeechData:
     """Spoken digits of six speakers, alone and joined to strings."""
 
-    codec_class: ClassVar[type[Codec]] = SpeechCodec
+    sides: ClassVar[Sides] = (Heard, Names)
     unseen_speaker: Speaker = ""
     """A speaker of the test alone; all recordings of this speaker are the test. Empty: the official split, with all
     speakers in all parts."""
@@ -97,20 +65,20 @@ class SpeechData:
     def __post_init__(self) -> None:
         check(self, field="data")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Read the recordings and join those of validation and test."""
-        codec, unseen = SpeechCodec(), self.unseen_speaker
+        del saved  # the codec follows from the fields
+        unseen = self.unseen_speaker
         digits = "unseen speaker" if unseen else "digits"
         # a model that is not trained on strings is not chosen by them
         validation_strings = self._strings("validation", self.validation_strings)
         return Task(
             name="speech",
-            codec=codec,
+            codec=Codec(Heard(), DIGITS),
             train=LazyExamples(self._training_example, count=self.train_examples),
             validation=self._single("validation") + (validation_strings if self.strings else []),
             test={digits: self._single("test"), "strings": self._strings("test", self.test_strings)},
             metric="words",
-            model_fields=codec.model_fields,
             notes=(f"all recordings of {unseen} are test recordings",) if unseen else (),
         )
 
@@ -179,11 +147,6 @@ def pause(length: int) -> Frames:
     return np.full((length, HEARD.bands), np.log(FLOOR), dtype=np.float32)
 
 
-def scaled(frames: Frames) -> Frames:
-    """Return log energies as a model reads them."""
-    return ((frames - MIDDLE) / SPREAD).astype(np.float32)
-
-
 def warped(frames: Frames, draw: np.random.Generator) -> Frames:
     """Return frames at another pace and with bands at other heights, by linear interpolation in both directions."""
     pace, height = draw.uniform(1 - PACE, 1 + PACE), draw.uniform(1 - HEIGHT, 1 + HEIGHT)
@@ -220,5 +183,5 @@ def _example(
 ) -> Example:
     """Return the example of frames that follow each other; with `draw`, parts of them are blanked."""
     frames = scaled(np.concatenate(pieces))
-    target = (*[FIRST_DIGIT + digit for digit in digits], END)
+    target = DIGITS.encode(*[WORDS[digit] for digit in digits])
     return Example(source=frames if draw is None else blanked(frames, draw), target=target, group=group)

@@ -23,9 +23,13 @@ from random import Random
 from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
+from universal_transformer.data.stories import Question, parse
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.facts import FactCodec, encode_question, fact_codec
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 PEOPLE = (
@@ -114,7 +118,7 @@ class _World:
 class StoriesData:
     """Generated short stories of people, places and things; questions need one to three facts."""
 
-    codec_class: ClassVar[type[Codec]] = FactCodec
+    sides: ClassVar[Sides] = (Facts, Classes)
     train_stories: AtLeastOne = 8000
     """Number of stories to train on."""
     validation_stories: AtLeastOne = 300
@@ -150,13 +154,14 @@ class StoriesData:
         if not max(self.facts) <= fewest <= most:
             raise UserError(f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}")
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
+        """Tell the stories and encode them; of a new run, words and answers are those of training."""
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
-        codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
+        codec: FactCodec = saved.codec if saved else fact_codec(splits["train"], recent_first=self.recent_first)
 
         def encode(split: Split) -> tuple[Example, ...]:
             counted = ((asked, len(asked.supports)) for asked in splits[split])
-            return tuple(codec.encode(asked, group=f"{n} fact{'s' * (n != 1)}") for asked, n in counted)
+            return tuple(encode_question(codec, asked, group=f"{n} fact{'s' * (n != 1)}") for asked, n in counted)
 
         return Task(
             name="stories",
@@ -165,7 +170,6 @@ class StoriesData:
             validation=encode("validation"),
             test={"test": encode("test")},
             metric="error",
-            model_fields=codec.model_fields,
         )
 
     def stories(self) -> dict[Split, list[list[str]]]:

@@ -9,111 +9,41 @@ training; on boards of 9 × 9 cells, not even the solutions are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
-from universal_transformer.tasks.boards import Board, BoardShape
-from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.boards import Board
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.reports import Reports
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.sides.board import SHAPES, BoardSide, Cells
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, check
 
-Side = Literal[4, 6, 9]
-SHAPES: dict[Side, BoardShape] = {4: BoardShape(2, 2), 6: BoardShape(2, 3), 9: BoardShape(3, 3)}
-GIVENS: dict[Side, tuple[int, int]] = {4: (4, 8), 6: (10, 16), 9: (30, 42)}
+GIVENS: dict[BoardSide, tuple[int, int]] = {4: (4, 8), 6: (10, 16), 9: (30, 42)}
 """Fewest and most given cells by default."""
-FEWEST: dict[Side, int] = {4: 4, 6: 8, 9: 22}
+FEWEST: dict[BoardSide, int] = {4: 4, 6: 8, 9: 22}
 """Boards of fewer given cells have several solutions, or (9) are too rare to be found at random."""
-MOST_TRIES: dict[Side, int] = {4: 20_000, 6: 20_000, 9: 1_000_000}
+MOST_TRIES: dict[BoardSide, int] = {4: 20_000, 6: 20_000, 9: 1_000_000}
 """Boards that are drawn for one of a part before it is taken to have no further one. Of 6 × 6 cells with 8 given, the
 rarest, one of 600 is of a part."""
-BLANK, FIRST_DIGIT = 1, 2
 TEST, VALIDATION = (0,), (1,)
 TRAINING = (2, 3)
 """Which boards belong to a part (`BoardShape.part`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SudokuCodec(SavedCodec):
-    """Cells to ids and back: 0 padding, 1 a blank cell, then the digits. The class of a cell is its digit."""
-
-    kind: ClassVar[str] = "sudoku"
-    side: Side
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        """Return the fields of a model that follow from the size of the board."""
-        boxes = {
-            "coordinates.box_rows": SHAPES[self.side].box_rows,
-            "coordinates.box_columns": SHAPES[self.side].box_columns,
-        }
-        return token_fields("tagger", size=FIRST_DIGIT + self.side, num_classes=1 + self.side) | boxes
-
-    def source(self, cells: Sequence[int]) -> tuple[int, ...]:
-        """Return the ids of the cells of a board."""
-        return tuple([BLANK + digit for digit in cells])
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line, whose target is the given cells; spaces around a line are dropped, empty ones left.
-
-        UserError for another number of cells, for what is no digit, for a digit twice in a row, column or box, and for
-        a board that has no solution.
-        """
-        for number, line in lines:
-            if line.strip():
-                where = f"{show_path(name)}:{number}"
-                cells = self._cells(line.strip(), where=where)
-                if SHAPES[self.side].unsolvable(cells):
-                    raise UserError(f"{where}: the given cells contradict each other: this board has no solution")
-                yield Example(source=self.source(cells), target=cells)
-
-    def _cells(self, text: str, *, where: str) -> tuple[int, ...]:
-        side, digits = self.side, "0123456789"[: self.side + 1]
-        # first the size, because a board of another size may have higher digits; what is no cell does not count
-        if len(text) != side**2 and set(text) <= set("0123456789."):
-            raise UserError(f"{where}: a board of {len(text)} cells; expected {side**2}, row after row")
-        if wrong := sorted(set(text) - {*digits, "."}):
-            raise UserError(f"{where}: found {show(wrong[0])}; expected digits 1 to {side}, and 0 or . as blank")
-        cells = tuple(int(character) for character in text.replace(".", "0"))
-        seen: set[tuple[int, int]] = set()
-        for digit, units in zip(cells, SHAPES[side].units, strict=True):
-            for kind, unit in zip(("row", "column", "box"), units, strict=True):
-                if digit and (digit, unit) in seen:
-                    raise UserError(f"{where}: the digit {digit} twice in {kind} {unit % side + 1}; expected once")
-                seen.add((digit, unit))
-        return cells
-
-    def fault(self, text: str) -> str:
-        """Return what is wrong with an answer: a blank cell, or a digit twice in a row, column or box."""
-        if "." in text:
-            return f"a board with {text.count('.')} blank cells"
-        try:
-            self._cells(text, where="a board that is not solved")
-        except UserError as error:
-            return str(error)
-        return ""
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Turn the digits of cells into text; 0 is a dot."""
-        return "".join(str(digit or ".") for digit in ((target,) if isinstance(target, int) else target))
-
-    def words(self, example: Example) -> list[str]:
-        return [self.render(index - BLANK) for index in example.source if isinstance(index, int)]
-
-
-@dataclass(frozen=True, kw_only=True)
 class SudokuData:
     """Generated boards with one solution each."""
 
-    codec_class: ClassVar[type[Codec]] = SudokuCodec
-    side: Side = 4
+    sides: ClassVar[Sides] = (Cells, Cells)
+    side: BoardSide = 4
     """Rows and columns of a board: 4 (boxes of 2 × 2), 6 (2 × 3) or 9 (3 × 3)."""
     givens: tuple[NumberOf, NumberOf] = (0, 0)
     """Fewest and most given cells; each number is equally frequent. 0 0: 4 to 8, 10 to 16, or 30 to 42."""
@@ -142,18 +72,18 @@ class SudokuData:
         """The fewest and the most given cells."""
         return self.givens if any(self.givens) else GIVENS[self.side]
 
-    def load(self) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
         """Draw the boards of validation and test; those of training are drawn when they are needed."""
+        del saved  # the codec follows from the fields
         held_out = self._boards("validation", VALIDATION, self.validation_boards)
         test = self._boards("test", TEST, self.test_boards)
         return Task(
             name=f"sudoku {self.side} × {self.side}",
-            codec=self._codec,
+            codec=Codec.shared(self._cells),
             train=LazyExamples(self._training_example, count=self.train_examples),
             validation=[self._example(board) for board in held_out],
             test={"test": [self._example(board, group=f"{board.givens} givens") for board in test]},
             metric="positions",
-            model_fields=self._codec.model_fields,
         )
 
     def _boards(self, name: str, parts: Collection[int], count: int) -> list[Board]:
@@ -195,8 +125,8 @@ class SudokuData:
 
     def _example(self, board: Board, *, group: str = "") -> Example:
         target = tuple([0 if given else digit for given, digit in zip(board.cells, board.solution, strict=True)])
-        return Example(source=self._codec.source(board.cells), target=target, group=group)
+        return Example(source=self._cells.ids(board.cells), target=target, group=group)
 
     @cached_property
-    def _codec(self) -> SudokuCodec:
-        return SudokuCodec(side=self.side)
+    def _cells(self) -> Cells:
+        return Cells(side=self.side)

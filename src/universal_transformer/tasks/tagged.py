@@ -8,91 +8,36 @@ left out. Words that occur once in training are unknown, so that the model learn
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from universal_transformer.data.example import PADDING, Example
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file
+from universal_transformer.data.text_table import Columns, TextRow, TextTable
 from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.codecs import SavedCodec, answer_notes, token_fields, too_long
-from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.sides.sentence import Sentence
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.tags import Tags
 from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 
 WORDS: Literal["whitespace"] = "whitespace"
 """The kind of tokenizer that takes each token of a line as it is."""
 MOST_TAGS = 10_000
 COLUMNS_OF_CONLL_U = 10
-NO_TAG = "_"
-"""Written for a position without a tag; only an untrained model gives it."""
-
-
-@dataclass(frozen=True)
-class TaggedCodec(SavedCodec):
-    """A tokenizer of words, the tags in the order of their classes (from 1 on), and the limit of a sentence."""
-
-    kind: ClassVar[str] = "tagged"
-    tokenizer: Tokenizer
-    tags: tuple[str, ...]
-    max_length: int
-
-    def __post_init__(self) -> None:
-        if list(self.tags) != sorted(set(self.tags)):
-            raise UserError(f"tags: found {show(self.tags)}; expected different strings, sorted")
-
-    @property
-    def model_fields(self) -> dict[str, Any]:
-        """Return the fields of a model that follow from the words and the tags."""
-        return token_fields("tagger", size=len(self.tokenizer), num_classes=1 + len(self.tags))
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {"source": self.tokenizer.tokens(), "classes": [NO_TAG, *self.tags]}
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without tags for each line of tokens with blanks between them; empty lines are left out."""
-        for number, line in lines:
-            if line.strip():
-                ids = tuple(self.tokenizer.encode(BLANK.join(line.split())))
-                if len(ids) > self.max_length:
-                    raise UserError(too_long(f"{name}:{number}", len(ids), what="sentence", limit=self.max_length))
-                notes = answer_notes(line, f"{name}:{number}")
-                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line), notes=notes)
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Return the name of a tag, or the tags of a sentence with blanks between them."""
-        return BLANK.join(
-            NO_TAG if index == PADDING else self.tags[index - 1]
-            for index in ((target,) if isinstance(target, int) else target)
-        )
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        return self.tokenizer.spans(text)
-
-    @property
-    def vocabulary(self) -> str:
-        return f"{len(self.tokenizer):,} words, {len(self.tags):,} tags"
-
-    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
-        assert isinstance(example.target, tuple)
-        return self.words(example), [self.render(index) for index in example.target]
-
-    def words(self, example: Example) -> list[str]:
-        return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggedData:
+class TaggedData(OwnFiles):
     """Sentences from your own files, with a tag for each token."""
 
-    codec_class: ClassVar[type[Codec]] = TaggedCodec
-    FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    sides: ClassVar[Sides] = (Sentence, Tags)
+    ROWS: ClassVar = "sentences"
+    needs: ClassVar = ("one token a line with its tag, a blank line between sentences",)
     train: str = ""
     """Training sentences in CoNLL columns: one token a line with its tag, a blank line between sentences. Any file may
     end in .gz."""
@@ -121,55 +66,22 @@ class TaggedData:
         if self.token_column == self.tag_column:
             raise UserError(f"data.tag_column={self.tag_column}: the tokens are in this column; choose another one")
 
-    def load(self) -> Task:
-        """Read the files, learn words and tags from the training sentences, encode all sentences."""
-        check_file("train", self.train, needs=("one token a line with its tag, a blank line between sentences",))
-        given = self._tables.given()
-        tags = _tags(given["train"])
-        tables, notes = self._tables.split(given)
-        words = (row.first for row in tables["train"].rows)
+    @property
+    def columns(self) -> Columns:
+        return Columns("tokens", "tags")
+
+    name = "tagged"
+    scored_by = "tags"
+
+    def read(self, part: str) -> TextTable:
+        return read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
+
+    def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Tags]:
+        tags, words = _tags(given), (row.first for row in rows)
         tokenizer = Tokenizer.train(
             words, kind=WORDS, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case, least_count=2
         )
-        codec = TaggedCodec(tokenizer=tokenizer, tags=tags, max_length=self.max_length)
-        return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
-
-    def reload(self, saved: Saved) -> Task:
-        """Read the test sentences and encode them with the saved codec."""
-        codec = saved.codec
-        assert isinstance(codec, TaggedCodec)
-        return self._task(codec, self._tables.encode_again(saved, partial(self._encode, codec)))
-
-    @property
-    def _tables(self) -> OwnTables:
-        paths = {"train": self.train, "validation": self.validation, "test": self.test}
-        return OwnTables(
-            columns=Columns("tokens", "tags"),
-            read=lambda part: read_conll(paths[part], token_column=self.token_column, tag_column=self.tag_column),
-            named=[part for part, path in paths.items() if path],
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="sentences",
-        )
-
-    def _task(self, codec: TaggedCodec, found: Encoded) -> Task:
-        return found.task("tagged", codec=codec, metric="tags", model_fields=codec.model_fields)
-
-    def _encode(self, codec: TaggedCodec, table: TextTable, notes: list[str]) -> list[Example]:
-        """Encode a table; how many of its sentences are too long is added to `notes`."""
-        classes = {tag: index for index, tag in enumerate(codec.tags, start=1)}
-        examples = []
-        for row, ids in zip(table.rows, codec.tokenizer.encode_many([row.first for row in table.rows]), strict=True):
-            tags = row.second.split(BLANK)
-            if unknown := [tag for tag in tags if tag not in classes]:
-                raise UserError(
-                    f"{table.name}:{row.line}: unknown tag {show(unknown[0])} in the sentence from this line on; those "
-                    f"of the training file are {', '.join(map(show, codec.tags[:20]))}{', …' * (len(codec.tags) > 20)}"
-                )
-            if len(ids) <= self.max_length:
-                examples.append(Example(source=tuple(ids), target=tuple(classes[tag] for tag in tags)))
-        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="sentence")
-        return examples
+        return Codec(Sentence(tokenizer, self.max_length), Tags(tags))
 
 
 def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) -> TextTable:

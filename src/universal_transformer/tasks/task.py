@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -14,8 +14,10 @@ from universal_transformer.data.hub import absolute, is_hub
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.environments import Episodes
 from universal_transformer.tasks.lazy import Examples, LazyExamples, MappedExamples
+from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.typed import replaced
 
 SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
@@ -68,7 +70,7 @@ class Prediction:
     unknown: list[str] = field(default_factory=list)
     """Parts of the input that the model does not know, as they were written."""
     content: bytes = b""
-    """The answer as the content of a file, where the codec writes files (`codecs.FileWriter`)."""
+    """The answer as the content of a file, where the codec writes files (`Side.suffix`)."""
     choices: list[tuple[str, float]] = field(default_factory=list)
     """The best answers with their scores, best first as the search ranks them; the first is `text`."""
 
@@ -91,87 +93,18 @@ class Prediction:
         }
 
 
-@runtime_checkable
-class Codec(Protocol):
-    """Text to ids and back. A run saves it with its weights, so that it can predict on raw input.
-
-    `tasks.codecs.SavedCodec` has `save` and `load` for a dataclass.
-    """
-
-    kind: ClassVar[str]
-    """Name of this class in ``codec.json``."""
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``, which has the kind, and tokenizer files if there are any."""
-
-    @classmethod
-    def load(cls, folder: Path) -> Codec:
-        """Read what `save` wrote."""
-
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Turn numbered lines of raw input (of the file `name`) into examples without answers."""
-
-    def render(self, target: int | Sequence[int]) -> str:
-        """Turn a class or target ids into text."""
-
-    def words(self, example: Example) -> list[str]:
-        """Return one label for each source position, for plots."""
-
-    @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        """Return the tokens of "source" and "target" and the names of "classes" by id, so that a run that starts from
-        another one takes over the rows of those that both know; no entry for a side whose ids are none.
-        """
-
-
-@runtime_checkable
-class AlignedCodec(Protocol):
-    """A codec that knows where in a line its tokens stand."""
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the first character of each source position of the line `text`, and the one after its last; the same
-        character twice for an end.
-        """
-
-
-@runtime_checkable
-class CompletingCodec(Protocol):
-    """A codec of answers that have places for parts of the line that they answer."""
-
-    def completed(self, text: str, line: str) -> str:
-        """Return the text of an answer with these parts of `line`."""
-
-
-@runtime_checkable
-class CheckedCodec(Protocol):
-    """A codec of answers that can be seen to be wrong."""
-
-    def fault(self, text: str) -> str:
-        """Return what is wrong with an answer, whatever was asked; empty if nothing is seen to be."""
-
-
-@runtime_checkable
-class OpenCodec(Protocol):
-    """A codec of texts with words or characters that are not in its vocabulary."""
-
-    unknown_target: int
-    """The id of all of them in a target. In an answer it never counts as correct."""
-
-
 @dataclass(frozen=True)
 class Task:
     """Examples, their codec and metric, and the fields of a model that follow from them."""
 
     name: str
-    codec: Codec
+    codec: Codec[Any, Any]
     train: Examples
     validation: Examples
     test: Mapping[str, Sequence[Example]]
     """Named test sets; groups inside a set are `Example.group`."""
     metric: str
     """How it is scored: a name of `evaluation.metrics.METRICS`."""
-    model_fields: Mapping[str, Any]
-    """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()
     """Notes that belong to every figure: incomplete data, a changed split."""
     bleu_tokenizer: BleuTokenizer = "13a"
@@ -180,6 +113,11 @@ class Task:
     """Rows that were held out of the training file, by part: a run keeps them (`Saved.held_out`)."""
     episodes: Mapping[str, Episodes] = field(default_factory=dict)
     """Of the metric "actions": episodes in which a model acts, by part or test set."""
+
+    @property
+    def model_fields(self) -> Mapping[str, Any]:
+        """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
+        return self.codec.model_fields
 
     def configure(self, model: Model) -> Model:
         """Return the configuration with the fields that the data determine filled in.
@@ -222,7 +160,7 @@ class Task:
 class Saved:
     """What a run keeps of its data."""
 
-    codec: Codec
+    codec: Codec[Any, Any]
     """The codec that its model was trained with."""
     held_out: Path
     """Folder of the rows that were held out of the training file."""
@@ -285,19 +223,11 @@ class TaskData(Protocol):
     """The typed, documented fields that choose a task's data: one frozen dataclass for each task."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-    codec_class: ClassVar[type[Codec]]
-    """Class of the codec of its `Task`."""
+    sides: ClassVar[Sides]
+    """Classes of source and target of its codec."""
 
-    def load(self) -> Task:
-        """Read or generate the examples."""
+    def load(self, saved: Saved | None = None) -> Task:
+        """Read or generate the examples; those of a run are encoded with the codec that it saved.
 
-
-@runtime_checkable
-class LearnedData(TaskData, Protocol):
-    """Data from whose training part a codec is learned: a run is evaluated with the codec that it saved."""
-
-    def reload(self, saved: Saved) -> Task:
-        """Read the examples again and encode them with the saved codec; nothing is learned.
-
-        `Task.train` may be read only when it is asked for, so that nothing else needs the training file.
+        Then `Task.train` may be read only when it is asked for, so that nothing else needs the training file.
         """

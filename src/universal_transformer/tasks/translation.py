@@ -14,7 +14,9 @@ from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastTwo, check
 
 Name = Literal["multi30k", "wmt14"]
@@ -44,7 +46,7 @@ CORPORA: Mapping[str, TranslationCorpus] = {
 class TranslationData:
     """English-German sentence pairs of a known corpus, scored by BLEU and chrF on each of its test sets."""
 
-    codec_class: ClassVar[type[Codec]] = PairsCodec
+    sides: ClassVar[Sides] = (Text, Text)
     corpus: Name = "multi30k"
     """Which pairs: multi30k (`ut data fetch multi30k`), or wmt14 from files of your own."""
     data_dir: str = ""
@@ -58,25 +60,14 @@ class TranslationData:
         check(self, field="data")
         check_tokenizer("bpe", self.vocabulary_size)
 
-    def load(self) -> Task:
-        """Read the files, learn byte pairs from the training part, encode all pairs."""
-        train = self._read("train")
-        return self._task(self._pairs.learn(train.rows), train)
-
-    def reload(self, saved: Saved) -> Task:
-        """Read the files and encode all pairs with the saved codec."""
-        assert isinstance(saved.codec, PairsCodec)
-        return self._task(saved.codec, self._read("train"))
-
-    @property
-    def _pairs(self) -> PairsData:
-        return PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
-
-    def _task(self, codec: PairsCodec, train: TextTable) -> Task:
+    def load(self, saved: Saved | None = None) -> Task:
+        """Read the files and encode all pairs; of a new run, byte pairs are learned from the training part."""
+        pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
         corpus = CORPORA[self.corpus]
-        parts = {"train": train} | {part: self._read(part) for part in (corpus.validation, *corpus.tests)}
+        parts = {part: self._read(part) for part in ("train", corpus.validation, *corpus.tests)}
+        codec: PairsCodec = saved.codec if saved else pairs.learn(parts["train"].rows)
         notes = [note for table in parts.values() for note in table.notes]
-        examples = {part: self._pairs.encode(codec, table, notes) for part, table in parts.items()}
+        examples = {part: pairs.encode(codec, table, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,
@@ -84,7 +75,6 @@ class TranslationData:
             validation=examples[corpus.validation],
             test={part: examples[part] for part in corpus.tests},
             metric="bleu",
-            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,8 +20,7 @@ from universal_transformer.manifest import MODEL, entry_of
 from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.registry import load_pretrained
-from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.task import Codec
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.typed import listed
 
@@ -45,7 +45,7 @@ def warm_start_of(run: Path) -> WarmStart:
     return WarmStart(run=str(run.resolve()), weights=entry_of(data).sha256)
 
 
-def starting_weights(model: Model, codec: Codec, config: RunConfig) -> list[str]:
+def starting_weights(model: Model, codec: Codec[Any, Any], config: RunConfig) -> list[str]:
     """Copy what a run starts from into `model`; return lines that say what it was, none of a run that starts anew."""
     if config.warm_start is None:
         return []
@@ -54,7 +54,7 @@ def starting_weights(model: Model, codec: Codec, config: RunConfig) -> list[str]
 
 
 @torch.no_grad()
-def copy_matching(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+def copy_matching(model: Model, codec: Codec[Any, Any], start: WarmStart) -> list[str]:
     """Copy what fits into `model`; return lines that say what was taken over and what was not.
 
     Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
@@ -86,7 +86,7 @@ def copy_matching(model: Model, codec: Codec, start: WarmStart) -> list[str]:
 
 
 @torch.no_grad()
-def copy_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+def copy_all(model: Model, codec: Codec[Any, Any], start: WarmStart) -> list[str]:
     """Copy all weights but those of halting units into `model`, which is that of the run otherwise; return a line.
 
     Raises UserError for data that are no longer those of the run: other tokens, or more or fewer of them.
@@ -108,14 +108,14 @@ def copy_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     return [f"from {show_path(run)}: all weights but those of the halting unit, which alone are trained"]
 
 
-def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec]:
+def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec[Any, Any]]:
     """Return the tensors and the codec of a trained run; UserError if it was trained further."""
     run = Path(start.run)
     if warm_start_of(run).weights != start.weights:
         raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
     with torch.random.fork_rng(devices=[]):  # building it draws initial weights
         earlier = load_pretrained(run / MODEL)
-    return earlier.tensors(), load_codec(run / MODEL)
+    return earlier.tensors(), Codec.load(run / MODEL)
 
 
 def _copy_rows(tensor: Tensor, other: Tensor, *, ours: Sequence[str], theirs: Sequence[str]) -> int:

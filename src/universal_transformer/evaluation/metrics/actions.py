@@ -9,7 +9,6 @@ from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.metrics.classes import Accuracy
 from universal_transformer.evaluation.metrics.metric import Answer
 from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
-from universal_transformer.tasks.codecs import ActingCodec
 
 RETURNS = ("mean_return", "expert_return")
 
@@ -42,14 +41,13 @@ class Actions(Accuracy):
         """The returns of the first `limit` episodes of a test set; one forward pass chooses the actions of all."""
         if name not in self.task.episodes:
             return {}
-        codec, given = self.codec, self.task.episodes[name]
-        assert isinstance(codec, ActingCodec)
+        source, given = self.codec.source, self.task.episodes[name]
         episodes = dataclasses.replace(given, seeds=given.seeds[:limit])
         if answer is None:
             return {"mean_return": episodes.mean_return(episodes.at_random(seed=episodes.seeds[0]))}
 
         def act(frames: Sequence[Frames]) -> list[int]:
-            return [sums.answer[0] for sums in answer([codec.example(one) for one in frames])]
+            return [sums.answer[0] for sums in answer([source.observed(one) for one in frames])]
 
         return {
             "mean_return": episodes.mean_return(act),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
@@ -14,7 +14,8 @@ from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.model import Model
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Task
 
 Answer = Callable[[Sequence[Example]], list[ScoreSums]]
 """Returns what the answers of a model to examples add to the scores."""
@@ -66,7 +67,7 @@ class Metric(ABC):
     """What the trivial baseline learns from the training targets."""
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> Codec[Any, Any]:
         return self.task.codec
 
     def check_packages(self) -> None:  # noqa: B027  most metrics need none

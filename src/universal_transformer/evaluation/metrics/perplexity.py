@@ -16,7 +16,6 @@ from universal_transformer.evaluation.metrics.metric import Inference, Metric, s
 from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.tasks.codecs import CharacterReader
 
 PERPLEXITY = Score("perplexity", "perplexity", 2, "low")
 _LARGEST_EXPONENT = 700.0  # of a number in double precision
@@ -69,7 +68,7 @@ class Perplexity(Metric):
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         nats = sums.ratio("nats", over="tokens")
         scores = {"perplexity": exponential(nats), "accuracy": sums.ratio("right", over="tokens")}
-        if isinstance(self.codec, CharacterReader) and self.codec.by_character:
+        if self.codec.target.by_character:
             scores["bits_per_character"] = nats / math.log(2)
         return scores
 

@@ -13,7 +13,6 @@ from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.tasks.task import OpenCodec
 
 EXACT_MATCH = Score("exact_match", "exact match", 3, "high")
 
@@ -59,7 +58,7 @@ class Written(Metric):
 
     def is_unknown(self, token: int) -> bool:
         """Whether a token stands for all words that are not in the vocabulary. In an answer it is never right."""
-        return isinstance(self.codec, OpenCodec) and token == self.codec.unknown_target
+        return token == self.codec.target.unknown_id
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         return self.sums(baseline.target[:-1], example)

@@ -1,4 +1,4 @@
-"""Codecs of tasks on English text: a vocabulary of whole words with a limited size.
+"""English text by whole words, of a vocabulary with a limited size.
 
 Ids: 0 padding, 1 start, 2 end, 3 a word that is not in the vocabulary, then the words, most frequent first.
 """
@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, token_fields
+from universal_transformer.files import show
+from universal_transformer.tasks.sides.side import Side
 from universal_transformer.typed import Range
 
 FIRST_WORD = len(SPECIAL)
@@ -60,41 +59,46 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class VocabularyCodec:
-    """Base of both codecs: a vocabulary that is saved as a list of words."""
+class _KnownWords(Side):
+    """Base of both sides: the words from id 4 on."""
 
-    kind: ClassVar[str]
-    vocabulary: Vocabulary
+    known: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.known) <= MAX_VOCABULARY or len(set(self.known)) < len(self.known):
+            raise UserError(f"known: found {show(self.known)}; expected different strings")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words by id."""
+        return Vocabulary(self.known)
 
     @property
-    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
-        return {side: [*SPECIAL, *self.vocabulary.words] for side in ("source", "target")}
+    def source_fields(self) -> Mapping[str, Any]:
+        return {"inputs.kind": "tokens", "vocabulary.size": len(self.vocabulary)}
 
-    def save(self, folder: Path) -> None:
-        write_json(folder / CODEC_FILE, {"kind": self.kind, "words": list(self.vocabulary.words)})
+    @property
+    def tokens(self) -> Sequence[str]:
+        return [*SPECIAL, *self.known]
 
-    @classmethod
-    def load(cls: type[AnyCodec], folder: Path) -> AnyCodec:
-        match fields := read_kind(folder, kind=cls.kind):
-            case {"words": [*words]} if 0 < len(words) <= MAX_VOCABULARY:
-                if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
-                    return cls(Vocabulary(tuple(words)))
-        path = show_path(folder / CODEC_FILE)
-        raise UserError(f'{path}: found {show(fields)}; expected {{"words": different strings}}')
+    @property
+    def unknown_id(self) -> int:
+        return UNKNOWN
 
-
-AnyCodec = TypeVar("AnyCodec", bound=VocabularyCodec)
+    def names(self, positions: Sequence[int]) -> list[str]:
+        return [self.vocabulary.word(index) for index in positions]
 
 
 @dataclass(frozen=True)
-class WordCodec(VocabularyCodec):
-    """The codec of a language model on words: a line is the beginning of a text, which the model continues."""
+class Words(_KnownWords):
+    """The text of a language model on words: a line is the beginning of a text, which the model continues."""
 
     kind: ClassVar[str] = "words"
+    continues: ClassVar[bool] = True
 
     @property
-    def model_fields(self) -> dict[str, Any]:
-        return token_fields("language_model", size=len(self.vocabulary))
+    def target_fields(self) -> Mapping[str, Any]:
+        return {"architecture": "language_model"}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
@@ -103,52 +107,43 @@ class WordCodec(VocabularyCodec):
             ids = tuple(self.vocabulary.encode(words))
             yield Example(source=(), target=ids, unknown=self.vocabulary.unknown(words))
 
-    def render(self, target: int | Sequence[int]) -> str:
-        assert not isinstance(target, int), "a target is a sequence of ids"
+    def render(self, target: Sequence[int]) -> str:
         return " ".join("\n" if index == END else self.vocabulary.word(index) for index in target).strip()
-
-    def words(self, example: Example) -> list[str]:
-        assert isinstance(example.target, tuple)
-        return [self.vocabulary.word(index) for index in example.target]
 
 
 @dataclass(frozen=True)
-class ReadingCodec(VocabularyCodec):
-    """The codec of reading comprehension: a line is a passage without its last word, which is the answer.
+class Passage(_KnownWords):
+    """Reading comprehension: a line is a passage without its last word, which is the answer.
 
     The source of an example is the context, the start id, and the last sentence without its last word; its target is
     the id of the answer.
     """
 
-    kind: ClassVar[str] = "reading"
+    kind: ClassVar[str] = "passage"
 
     @property
-    def model_fields(self) -> dict[str, Any]:
-        return token_fields("classifier", size=len(self.vocabulary), num_classes=len(self.vocabulary))
+    def target_fields(self) -> Mapping[str, Any]:
+        return {"architecture": "classifier", "vocabulary.num_classes": len(self.vocabulary)}
 
     def question(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the source of a passage without its last word: context, start id, beginning of the last sentence."""
+        """The source of a passage without its last word: context, start id, beginning of the last sentence."""
         ids = self.vocabulary.encode(words)
         cut = last_sentence(words)
         return (*ids[:cut], START, *ids[cut:])
 
     def answer(self, word: str) -> int:
-        """Return the class of a word; `NO_CLASS` for one that is not in the vocabulary, so that no answer is right."""
+        """The class of a word; `NO_CLASS` for one that is not in the vocabulary, so that no answer is right."""
         (index,) = self.vocabulary.encode([word])
         return NO_CLASS if index == UNKNOWN else index
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without an answer for every line: a passage without its last word."""
+        """Yield one example for every line: a passage without its last word."""
         for number, text in lines:
             words = _words(text, f"{name}:{number}")
-            yield Example(source=self.question(words), target=NO_CLASS, unknown=self.vocabulary.unknown(words))
+            yield Example(source=self.question(words), target=(), unknown=self.vocabulary.unknown(words))
 
-    def render(self, target: int | Sequence[int]) -> str:
-        assert isinstance(target, int), "an answer is one word"
+    def render(self, target: int) -> str:
         return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)
-
-    def words(self, example: Example) -> list[str]:
-        return [self.vocabulary.word(index) for index in example.source if isinstance(index, int)]
 
 
 def last_sentence(words: Sequence[str]) -> int:

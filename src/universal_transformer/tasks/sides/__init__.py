@@ -1,0 +1,27 @@
+"""Sides of codecs. `SIDES` is the one list of them: a new one is a file here and an entry in it."""
+
+from __future__ import annotations
+
+from universal_transformer.tasks.sides.board import Cells
+from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.observations import Observations
+from universal_transformer.tasks.sides.picture import Columns, Raster
+from universal_transformer.tasks.sides.sentence import Sentence
+from universal_transformer.tasks.sides.side import Side
+from universal_transformer.tasks.sides.sound import Heard, Spoken
+from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.sides.tags import Tags
+from universal_transformer.tasks.sides.text import Continuation, Text
+from universal_transformer.tasks.sides.tree import Brackets
+from universal_transformer.tasks.sides.words import Passage, Words
+
+SIDES: dict[str, type[Side]] = {
+    side.kind: side
+    for side in (
+        *(Text, Continuation, Sentence, Symbols, Names, Facts, Cells, Columns, Heard, Observations),
+        *(Classes, Tags, Brackets, Raster, Spoken, Words, Passage),
+    )
+}
+"""Kind in a saved codec -> class."""

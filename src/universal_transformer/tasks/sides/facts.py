@@ -1,0 +1,94 @@
+"""A story with its question: one position, a tuple of word ids, for each fact and for the question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.stories import Question, parse, words, written_words
+from universal_transformer.data.tokenizer import SPECIAL
+from universal_transformer.errors import UserError
+from universal_transformer.files import show
+from universal_transformer.tasks.sides.side import Side
+
+UNKNOWN_WORD = 1
+FIRST_WORD = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts(Side):
+    """Ids: 0 padding, 1 a word not in `vocabulary`, then the words. The oldest fact is first, or with `recent_first`
+    the latest; the question is always last. Only the latest `max_facts` facts are kept (0 = all).
+    """
+
+    kind: ClassVar[str] = "facts"
+    several_lines: ClassVar[bool] = True
+    vocabulary: tuple[str, ...]
+    max_fact_words: int
+    max_facts: int = 0
+    recent_first: bool = False
+
+    @property
+    def source_fields(self) -> Mapping[str, Any]:
+        return {
+            "inputs.kind": "facts",
+            "vocabulary.size": FIRST_WORD + len(self.vocabulary),
+            "vocabulary.max_fact_words": self.max_fact_words,
+        }
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return [SPECIAL[0], SPECIAL[-1], *self.vocabulary]
+
+    def encode(self, question: Question) -> Example:
+        """Turn a question into an example without an answer.
+
+        Raises UserError for a fact of more than `max_fact_words` words.
+        """
+        first = max(0, len(question.facts) - self.max_facts) if self.max_facts else 0
+        facts = [self._ids_of(fact, where=question.where) for fact in question.facts[first:]]
+        supports = [index - first for index in question.supports if index >= first]
+        if self.recent_first:
+            facts.reverse()
+            supports = [len(facts) - 1 - index for index in supports]
+        facts.append(self._ids_of(question.text, where=question.where))
+        return Example(source=tuple(facts), target=(), supports=tuple(supports))
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example for each question of a file in the bAbI format."""
+        for question in parse(lines, name=name, answers=False):
+            example = self.encode(question)
+            parts = (word for text in (*question.facts, question.text) for word in written_words(text))
+            unknown = dict.fromkeys(word for word in parts if word.lower() not in self.ids)
+            yield Example(source=example.source, target=(), supports=example.supports, unknown=tuple(unknown))
+
+    def names(self, positions: Sequence[tuple[int, ...]]) -> list[str]:
+        return [" ".join(map(self._word, fact)) for fact in positions]
+
+    def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
+        if text not in self._seen:
+            ids = tuple(self.ids.get(word, UNKNOWN_WORD) for word in words(text))
+            if len(ids) > self.max_fact_words:
+                raise UserError(
+                    f"{where}: {show(text)} has {len(ids)} words; "
+                    f"a fact has at most {self.max_fact_words}, as in the training data, and a line of its own"
+                )
+            self._seen[text] = ids
+        return self._seen[text]
+
+    def _word(self, identifier: int) -> str:
+        if identifier in (PADDING, UNKNOWN_WORD):
+            return "" if identifier == PADDING else "<unknown>"
+        return self.vocabulary[identifier - FIRST_WORD]
+
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """The id of each word."""
+        return {word: FIRST_WORD + index for index, word in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _seen(self) -> dict[str, tuple[int, ...]]:
+        return {}

@@ -1,0 +1,136 @@
+"""One side of a codec: what a model reads, or what it writes, as text and as ids or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from universal_transformer.data.example import Example, Frames
+from universal_transformer.data.tokenizer import Tokenizer
+from universal_transformer.files import show
+
+
+class Side:
+    """The protocol of a side. A member is a frozen dataclass of JSON values and tokenizers, which `Codec` saves.
+
+    A source has `source_fields`, `read` and `names`; a target has `target_fields` and `render`. A kind may be both. The
+    other methods have an answer for sides that have no such thing. ``__post_init__`` may refuse values by a UserError.
+    """
+
+    kind: ClassVar[str]
+    """Its name in `SIDES` and in a saved codec."""
+    several_lines: ClassVar[bool] = False
+    """Of a source: whether one input has several lines, so that a file is read as a whole."""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """Of a source whose lines are paths of files: the endings of these files, in small letters."""
+    suffix: ClassVar[str] = ""
+    """Of a target whose answers are files: their ending."""
+    continues: ClassVar[bool] = False
+    """Of a target: whether an answer goes on where the input ends, as that of a language model does."""
+    names_classes: ClassVar[bool] = False
+    """Of a target: whether it has classes instead of tokens."""
+    by_character: bool = False
+    """Whether a token is one character."""
+
+    @property
+    def source_fields(self) -> Mapping[str, Any]:
+        """Fields of a model's configuration that follow from this source, by dotted path."""
+        raise NotImplementedError
+
+    @property
+    def target_fields(self) -> Mapping[str, Any]:
+        """Fields of a model's configuration that follow from this target, by dotted path."""
+        raise NotImplementedError
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens or classes by id, for a run that starts from another one; none if ids have no names."""
+        return ()
+
+    @property
+    def size(self) -> str:
+        """The number of tokens or classes in words; empty for a side that is no text."""
+        return ""
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of all that is not in the vocabulary; in an answer it never counts as correct."""
+        return None
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Turn numbered lines of input (of the file `name`) into examples without answers."""
+        raise NotImplementedError
+
+    def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[Any]:
+        """Turn columns of training rows into sources or targets; `places` say where each is, for messages."""
+        raise NotImplementedError
+
+    def fits(self, encoded: Any) -> bool:
+        """Whether a source or target of `encode_many` is short enough."""
+        del encoded
+        return True
+
+    def names(self, positions: Any) -> list[str]:
+        """A label for each position of a source, for plots."""
+        raise NotImplementedError
+
+    def pieces(self, ids: Any) -> list[str]:
+        """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""
+        return self.names(ids)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The first character of each source position of the line `text`, and the one after its last, which is the
+        same for an end; none for a side that does not know.
+        """
+        del text
+        return []
+
+    def render(self, target: Any) -> str:
+        """Turn a class or target ids into text."""
+        raise NotImplementedError
+
+    def content(self, target: Any) -> bytes:
+        """The content of the file of an answer, ids or frames as a model writes them; empty if answers are text."""
+        del target
+        return b""
+
+    def completed(self, text: str, line: str) -> str:
+        """The text of an answer with the parts of the input line that it has places for."""
+        del line
+        return text
+
+    def fault(self, text: str) -> str:
+        """What is wrong with an answer, whatever was asked; empty if nothing is seen to be."""
+        del text
+        return ""
+
+    def observed(self, observations: Frames) -> Example:
+        """The example of all observations [time, feature] of an episode up to now, of a source that has episodes."""
+        raise NotImplementedError
+
+
+Sides = tuple[type[Side], type[Side]]
+"""Classes of source and target."""
+
+
+def answer_notes(text: str, where: str) -> tuple[str, ...]:
+    """A note if a line looks like one of a training file, whose answer would be read as text."""
+    looks = "a tab" if "\t" in text else "a JSON object" if text.startswith("{") and text.endswith("}") else ""
+    return (f"{where}: {looks}, which is read as text; a line is the text alone, without its answer",) if looks else ()
+
+
+def too_long(where: str, length: int, *, what: str, limit: int) -> str:
+    """The message for a text of too many tokens."""
+    return f"{where}: a {what} of {length} tokens; this run takes at most {limit} (--data.max-length of its training)"
+
+
+def unknown_name(name: str, known: Sequence[str], *, what: str) -> str:
+    """The message for a label or tag that the training file has not."""
+    listed = f"{', '.join(map(show, known[:20]))}{', …' * (len(known) > 20)}"
+    return f"unknown {what} {show(name)}; those of the training file are {listed}"
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """Fields of a configuration that say which ids of a tokenizer are no text."""
+    ids = {"padding_id": tokenizer.padding_id, "start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
+    return {f"vocabulary.{name}": index for name, index in ids.items()}

@@ -1,0 +1,177 @@
+"""Text with a tokenizer: the input or the answer of a model, or (`Continuation`) both in one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.text_table import BETWEEN
+from universal_transformer.data.tokenizer import END, SPECIAL, Tokenizer
+from universal_transformer.errors import UserError
+from universal_transformer.files import one_line, show
+from universal_transformer.tasks.sides.side import Side, answer_notes, special_ids, too_long
+
+
+@dataclass(frozen=True)
+class Text(Side):
+    """One or two texts, each with ``<end>`` after it, so that an empty line still has a position."""
+
+    kind: ClassVar[str] = "text"
+    tokenizer: Tokenizer
+    max_length: int
+    """Most tokens, each ``<end>`` included."""
+    segments: int = 1
+    """Texts of a source: 1, or 2 with a tab between them in a line."""
+    after: int = 0
+    """0: ids are those of the tokenizer. 3: they come after padding, start and end, which are 0 to 2 as in targets of
+    other kinds.
+    """
+
+    def __post_init__(self) -> None:
+        if self.segments not in (1, 2):
+            raise UserError(f"segments: found {self.segments}; expected 1 or 2")
+        if self.after not in (0, END + 1):
+            raise UserError(f"after: found {self.after}; expected 0 or {END + 1}")
+
+    @property
+    def source_fields(self) -> Mapping[str, Any]:
+        fields = {"inputs.kind": "tokens", "vocabulary.size": self.after + len(self.tokenizer)}
+        fields |= {} if self.after else special_ids(self.tokenizer)
+        return fields | ({"inputs.segments": self.segments} if self.segments > 1 else {})
+
+    @property
+    def target_fields(self) -> Mapping[str, Any]:
+        size = {"vocabulary.target_size": len(self.tokenizer)}
+        return {"architecture": "encoder_decoder", **size, **special_ids(self.tokenizer)}
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return [*SPECIAL[: self.after], *self.tokenizer.tokens()]
+
+    @property
+    def size(self) -> str:
+        return f"{len(self.tokenizer):,} tokens"
+
+    @property
+    def unknown_id(self) -> int:
+        return self.after + self.tokenizer.unknown_id
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example for every line, an empty one included; two texts have a tab between them."""
+        for number, line in lines:
+            where, texts = f"{name}:{number}", line.split("\t") if self.segments > 1 else [line]
+            if len(texts) != self.segments:
+                found = f"{len(texts)} column{'s' * (len(texts) > 1)} in {show(line)}"
+                raise UserError(f"{where}: found {found}; expected 2 texts, text<TAB>text")
+            (ids,) = self.encode_many([BETWEEN.join(texts)], [where])
+            if not self.fits(ids):
+                raise UserError(too_long(where, len(ids), what="text", limit=self.max_length))
+            unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
+            notes = answer_notes(line, where) if self.segments == 1 else ()
+            yield Example(source=ids, target=(), unknown=tuple(unknown), notes=notes)
+
+    def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[int, ...]]:
+        del places  # any text has ids
+        columns = [texts]
+        if self.segments > 1:
+            columns = [list(column) for column in zip(*(text.split(BETWEEN) for text in texts), strict=True)]
+        encoded = [self.tokenizer.encode_many(column) for column in columns]
+        return [tuple(index for ids in row for index in self._ids(ids)) for row in zip(*encoded, strict=True)]
+
+    def _ids(self, tokens: Sequence[int]) -> Iterator[int]:
+        yield from (self.after + token for token in tokens) if self.after else tokens
+        yield self._end_id
+
+    @property
+    def _end_id(self) -> int:
+        return END if self.after else self.tokenizer.end_id
+
+    def _token(self, index: int) -> int:
+        return self.tokenizer.end_id if index == self._end_id else index - self.after
+
+    def fits(self, encoded: Sequence[int]) -> bool:
+        return len(encoded) <= self.max_length
+
+    def names(self, positions: Sequence[int]) -> list[str]:
+        return [self.tokenizer.label(self._token(index)) for index in positions]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.tokenizer.piece(self._token(index)) for index in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        found, place = [], 0
+        for part in text.split("\t") if self.segments > 1 else [text]:
+            end = place + len(part)
+            found += [(place + first, place + last) for first, last in self.tokenizer.spans(part)]
+            found.append((end, end))
+            place = end + 1
+        return found
+
+    def render(self, target: Sequence[int]) -> str:
+        """Turn ids into text on one line."""
+        return one_line(self.tokenizer.decode(target))
+
+
+@dataclass(frozen=True)
+class Continuation(Side):
+    """The text of a language model: a line is a prompt, which the model continues."""
+
+    kind: ClassVar[str] = "continuation"
+    continues: ClassVar[bool] = True
+    tokenizer: Tokenizer
+    block_length: int
+    """Tokens of an example; a prompt has fewer."""
+
+    @property
+    def source_fields(self) -> Mapping[str, Any]:
+        return {"inputs.kind": "tokens", "vocabulary.size": len(self.tokenizer), **special_ids(self.tokenizer)}
+
+    @property
+    def target_fields(self) -> Mapping[str, Any]:
+        return {"architecture": "language_model"}
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return self.tokenizer.tokens()
+
+    @property
+    def size(self) -> str:
+        return f"{len(self.tokenizer):,} tokens"
+
+    @property
+    def unknown_id(self) -> int:
+        return self.tokenizer.unknown_id
+
+    @property
+    def by_character(self) -> bool:  # type: ignore[override]
+        return self.tokenizer.by_character
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
+        for number, text in lines:
+            ids = tuple(self.tokenizer.encode(text))
+            if len(ids) >= self.block_length:
+                raise UserError(
+                    f"{name}:{number}: a prompt of {len(ids)} tokens; this run takes at most "
+                    f"{self.block_length - 1} (below --data.block-length of its training)"
+                )
+            yield Example(source=(), target=ids, unknown=self.tokenizer.unknown(text))
+
+    def names(self, positions: Sequence[int]) -> list[str]:
+        return [self.tokenizer.label(index) for index in positions]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.tokenizer.piece(index) for index in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return self.tokenizer.spans(text)
+
+    def render(self, target: Sequence[int]) -> str:
+        """Turn ids into text; an ``<end>`` between them becomes a line break."""
+        end_id = self.tokenizer.end_id
+        ids = target[:-1] if target and target[-1] == end_id else target
+        ends = [place for place, index in enumerate(ids) if index == end_id]
+        bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
+        return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
