@@ -23,10 +23,10 @@ def codec(kind, *, lower_case=False):
 
 
 def test_two_texts_have_their_own_words():
-    both = dataclasses.replace(CODECS[0], segments=2)
+    both = dataclasses.replace(CODECS[0], source=dataclasses.replace(CODECS[0].source, segments=2))
     found = words_of(tokens_of(both, "don't\tstop it"), codec=both, line="don't\tstop it")
     assert [word.text for word in found] == ["don't", "stop", "it"]
-    spans = both.spans("don't\tstop it")
+    spans = both.source.spans("don't\tstop it")
     assert spans[-1] == (13, 13)
     assert (5, 5) in spans
 
@@ -45,7 +45,7 @@ def test_words_are_those_that_were_written_with_the_mean_steps_of_their_tokens(c
     found = words_of(tokens_of(chosen, line), codec=chosen, line=line)
     words = list(re.finditer(r"\S+", line))
     assert [word.text for word in found] == [word.group() for word in words]
-    spans = chosen.spans(line)
+    spans = chosen.source.spans(line)
     for word, match in zip(found, words, strict=True):
         inside = [place for place, (first, end) in enumerate(spans) if first < match.end() and end > match.start()]
         assert word.steps == (sum(inside) / len(inside) if inside else None)

@@ -146,7 +146,7 @@ def test_order_and_number_of_facts_keep_the_supports_on_the_same_sentences(recen
         example = encode_question(codec, question)
         assert codec.words(example) == [" ".join(words(text)) for text in [*kept, question.text]]
         supporting = {codec.words(example)[index] for index in example.supports}
-        wanted = {plain.words(plain.encode(question))[index] for index in question.supports}
+        wanted = {plain.words(encode_question(plain, question))[index] for index in question.supports}
         assert supporting == wanted & set(codec.words(example)[:-1])
 
 
@@ -194,14 +194,17 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "unknown kind None; known are facts"),
+        ("{}", "codec.json: missing: source and target"),
         ("[", "codec.json: not valid JSON"),
-        ('{"kind": "songs"}', "unknown kind 'songs'; known are facts"),
-        ('{"kind": "facts", "words": []}', r"codec.json: unknown: words; fields: answers, max_fact_words"),
+        ('{"source": {"kind": "songs"}, "target": null}', "source: unknown kind 'songs'; known are text"),
         (
-            '{"kind": "facts", "vocabulary": 5, "answers": [], "max_fact_words": 1, "max_facts": 0, '
-            '"recent_first": false}',
-            "codec.json: vocabulary: expected one or more values",
+            '{"source": {"kind": "facts", "words": []}, "target": null}',
+            r"codec.json: source: unknown: words; fields: kind",
+        ),
+        (
+            '{"source": {"kind": "facts", "vocabulary": 5, "max_fact_words": 1, "max_facts": 0, '
+            '"recent_first": false}, "target": null}',
+            "codec.json: source.vocabulary: expected one or more values",
         ),
     ],
 )

@@ -44,8 +44,9 @@ class Tags(Side):
         classes, encoded = {tag: index for index, tag in enumerate(self.tags, start=1)}, []
         for text, place in zip(texts, places, strict=True):
             if unknown := [tag for tag in text.split(BLANK) if tag not in classes]:
-                message = unknown_name(unknown[0], self.tags, what="tag")
-                raise UserError(f"{place}: in the sentence from this line on: {message}")
+                within = " in the sentence from this line on"
+                message = unknown_name(unknown[0], self.tags, what="tag", within=within)
+                raise UserError(f"{place}: {message}")
             encoded.append(tuple(classes[tag] for tag in text.split(BLANK)))
         return encoded
 
