@@ -152,7 +152,7 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
     codec = data.load().codec
     (example,) = codec.read([(1, "95+17")], name="f.txt")
     assert codec.words(example) == ["5", "9", "+", "7", "1"]
-    assert example.source == dataclasses.replace(codec, operator="").encode("59+71")
+    assert example.source == dataclasses.replace(codec.source, operator="").encode("59+71")
     assert codec.render([4 + 2, 4 + 1, 4 + 1, 2]) == "112"
     assert codec.source.example("95+17", "112").target == (4 + 2, 4 + 1, 4 + 1, 2)
     for line in ("12+", "+", "1234", "1+2+3", "1++2"):

@@ -194,7 +194,7 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "codec.json: missing: source and target"),
+        ("{}", "codec.json: missing: source, target"),
         ("[", "codec.json: not valid JSON"),
         ('{"source": {"kind": "songs"}, "target": null}', "source: unknown kind 'songs'; known are text"),
         (

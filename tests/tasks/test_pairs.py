@@ -167,7 +167,7 @@ def test_whatever_is_generated_is_one_line(codec, ids):
 
 
 def test_a_long_source_is_named(codec):
-    with pytest.raises(UserError, match=r"in\.txt:7: a source of 121 tokens; this run takes at most 100"):
+    with pytest.raises(UserError, match=r"in\.txt:7: a text of 121 tokens; this run takes at most 100"):
         list(codec.read([(6, "a"), (7, "☃" * 40)], name="in.txt"))
 
 

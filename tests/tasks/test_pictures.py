@@ -42,11 +42,11 @@ def test_pixels_come_back_from_the_ids_of_all_intensities(levels, tmp_path, digi
     ids = codec.target.ids(pixels.astype(np.uint8))
     assert min(ids) == FIRST
     assert max(ids) == FIRST + levels - 1
-    assert np.abs(codec.pixels(ids).astype(int) - pixels).max() <= 256 / levels
+    assert np.abs(codec.target.pixels(ids).astype(int) - pixels).max() <= 256 / levels
     assert codec.target.ids(codec.target.pixels(ids)) == ids
-    (tmp_path / "a.png").write_bytes(codec.content(ids))
+    (tmp_path / "a.png").write_bytes(codec.target.content(ids))
     with Image.open(tmp_path / "a.png") as picture:
-        assert (np.array(picture) == codec.pixels(ids)).all()
+        assert (np.array(picture) == codec.target.pixels(ids)).all()
     rows = codec.render(ids).split()
     assert [[int(row[place : place + 2], 16) + FIRST for place in range(0, 56, 2)] for row in rows] == np.array(
         ids
@@ -57,7 +57,7 @@ def test_a_codec_comes_back_from_its_folder(tmp_path, digits):
     codec = PicturesData(data_dir=digits).load().codec
     codec.save(tmp_path)
     found = Codec.load(tmp_path)
-    assert (found.side, found.levels, found.model_fields) == (14, 256, codec.model_fields)
+    assert (found.target.side, found.target.levels, found.model_fields) == (14, 256, codec.model_fields)
     (example,) = found.read([(1, "a seven")], name="x")
     assert found.words(example) == ["a", "seven", "<end>"]
 

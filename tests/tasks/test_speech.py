@@ -17,7 +17,7 @@ from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import Codec, speech
-from universal_transformer.tasks.sides.sound import Heard, scaled
+from universal_transformer.tasks.sides.sound import MIDDLE, SPREAD, Heard, scaled
 from universal_transformer.tasks.speech import DIGITS, MASKS, SpeechData, blanked, pause, tilted, warped
 from universal_transformer.typed import replaced
 
@@ -47,7 +47,7 @@ def parts_of(task):
 
 def recordings_of(examples):
     """The recordings that the frames of undistorted examples are of."""
-    numbers = [example.source[:, 0] * speech.SPREAD + speech.MIDDLE for example in examples]
+    numbers = [example.source[:, 0] * SPREAD + MIDDLE for example in examples]
     return [
         [RECORDINGS[place] for place in dict.fromkeys(np.rint(row).astype(int).tolist()) if place >= 0]
         for row in numbers

@@ -8,6 +8,7 @@ from small_stories import write_stories
 from universal_transformer.data.stories import parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines
+from universal_transformer.tasks.facts import encode_question
 from universal_transformer.tasks.stories import OBJECTS, PEOPLE, PLACES, StoriesData
 
 SMALL = StoriesData(train_stories=60, validation_stories=10, test_stories=20)
@@ -135,7 +136,7 @@ def test_what_is_written_is_what_is_loaded(tmp_path):
     paths = write_stories(SMALL, tmp_path / "new")
     assert [path.name for path in paths] == ["test.txt", "validation.txt", "train.txt"]
     for path, examples in zip(paths, [task.test["test"], task.validation, task.train], strict=True):
-        read = [task.encode_question(codec, question) for question in parse(read_lines(path), name=path.name)]
+        read = [encode_question(task.codec, question) for question in parse(read_lines(path), name=path.name)]
         assert [(item.source, item.target, item.supports) for item in read] == [
             (item.source, item.target, item.supports) for item in examples
         ]

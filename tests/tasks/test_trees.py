@@ -168,13 +168,13 @@ def test_a_treebank_is_held_out_and_encoded_with_words_that_occur_twice(tmp_path
 
 def test_answers_have_the_words_of_the_line():
     codec = ParsingData(**FEW).load().codec
-    assert codec.completed(BARKED, "the  Zebra\tbarked") == "(S (NP the Zebra) (VP barked))"
-    assert codec.completed(BARKED[:-1], "the dog barked") == BARKED[:-1]
+    assert codec.target.completed(BARKED, "the  Zebra\tbarked") == "(S (NP the Zebra) (VP barked))"
+    assert codec.target.completed(BARKED[:-1], "the dog barked") == BARKED[:-1]
 
 
 def test_brackets_in_a_line_are_words_as_in_a_treebank():
     codec = ParsingData(**FEW).load().codec
-    assert codec.completed(BARKED, "the )3 (b)") == "(S (NP the -RRB-3) (VP -LRB-b-RRB-))"
+    assert codec.target.completed(BARKED, "the )3 (b)") == "(S (NP the -RRB-3) (VP -LRB-b-RRB-))"
     plain, tree = codec.read([(1, "the ( dog"), (2, f" {BARKED} ")], name="lines")
     assert plain.unknown == ("-LRB-",)
     assert plain.notes == ()

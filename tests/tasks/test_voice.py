@@ -92,7 +92,7 @@ def test_a_codec_reads_words_and_writes_sounds(tmp_path):
         ["theo", "seven", "<end>"],
         ["yweweler", "zero", "<end>"],
     ]
-    assert codec.render(SPEAKER_AND_DIGIT.encode("george", "one")) == "george one"
+    assert codec.source.render(codec.source.encode("george", "one")) == "george one"
     frames = scaled(log_mel(tone(hertz=1000, peak=1.0), bands=SPOKEN))
     (tmp_path / "a.wav").write_bytes(codec.target.content(frames))
     samples, rate = soundfile.read(tmp_path / "a.wav")
@@ -102,7 +102,7 @@ def test_a_codec_reads_words_and_writes_sounds(tmp_path):
 
 @pytest.mark.parametrize("line", ["theo", "seven theo", "theo seven one", "theo sevn", "anna one"])
 def test_other_lines_are_refused(line):
-    message = rf"^a:4: '{line}': expected a speaker \(george, .*such as theo seven"
+    message = rf"^a:4: '{line}': expected one of george, .*such as yweweler nine"
     with pytest.raises(UserError, match=message) as raised:
         next(Codec(SPEAKER_AND_DIGIT, Spoken()).read([(4, line)], name="a"))
     assert ("mean seven" in str(raised.value)) is ("sevn" in line)
@@ -148,7 +148,7 @@ def test_a_run_says_what_it_is_asked_for_is_evaluated_and_plotted(run, capsys):
     assert main(["predict", "run", "texts", "--max-new-tokens", "24"]) == 2
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["predictions/0001.wav", "", "predictions/0003.wav"]
-    assert "ut: texts:2: 'theo sevn': expected a speaker" in shown.err
+    assert "ut: texts:2: 'theo sevn': expected one of george" in shown.err
     for name in ("0001", "0003"):
         assert soundfile.info(run / "predictions" / f"{name}.wav").samplerate == RATE
     assert main(["predict", "run", "texts", "--jsonl", "--output", "out", "--exit", "state_change:0.9"]) == 2

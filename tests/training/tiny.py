@@ -33,7 +33,7 @@ class TinySide(Side):
 
     @property
     def target_fields(self) -> Mapping[str, Any]:
-        classes = {"classifier": VOCABULARY - 3, "tagger": VOCABULARY}.get(self.architecture, 0)
+        classes = {"classifier": VOCABULARY - 3, "tagger": VOCABULARY}.get(self.architecture)
         return {"architecture": self.architecture, "vocabulary.num_classes": classes}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:

@@ -65,6 +65,12 @@ class LabelledData(OwnFiles):
     def columns(self) -> Columns:
         return Columns("text", "label", group=self.group, two_texts=True)
 
+    def read(self, part: str) -> TextTable:
+        table = super().read(part)
+        if part == "train":
+            _labels(table)
+        return table
+
     name = "labelled"
     scored_by = "classes"
 

@@ -74,7 +74,10 @@ class TaggedData(OwnFiles):
     scored_by = "tags"
 
     def read(self, part: str) -> TextTable:
-        return read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
+        table = read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
+        if part == "train":
+            _tags(table)
+        return table
 
     def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Tags]:
         tags, words = _tags(given), (row.first for row in rows)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import Example, Frames
+from universal_transformer.data.example import NO_CLASS, Example, Frames
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show
 from universal_transformer.tasks.environments import ENVIRONMENTS, Environment, Name
@@ -72,7 +72,7 @@ class Observations(Side):
         return np.array([self.world.spread[place] for place in self._visible], dtype=np.float32)
 
     def _example(self, frames: Frames) -> Example:
-        return Example(source=frames / self._spread, target=())
+        return Example(source=frames / self._spread, target=NO_CLASS)
 
     def _parsed(self, text: str, *, where: str) -> Example:
         found = parse_json(text, where=where)
