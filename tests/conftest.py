@@ -9,6 +9,7 @@ import jaxtyping
 import pytest
 import torch
 
+import paper  # noqa: F401 - enters its tasks and recipes, as commands in a clone do
 from universal_transformer.execution import policy
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from paper.tasks.words import Words
 from small_task_models import model_for
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
@@ -13,7 +14,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation import measure
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.words import Words
 from universal_transformer.tasks.task import Task
 
 CODEC = Codec.shared(Words(tuple("abcdefgh")))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from paper.tasks.words import Words
 from small_pictures import write_digits
 from small_task_models import Names, model_for
 from universal_transformer.data.example import Example
@@ -23,7 +24,6 @@ from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.sides.sound import Spoken
-from universal_transformer.tasks.sides.words import Words
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT
 from universal_transformer.training.config import TrainingConfig

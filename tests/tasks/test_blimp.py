@@ -3,6 +3,7 @@ import zipfile
 
 import pytest
 
+from paper.tasks.words import Words
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import blimp
@@ -10,7 +11,6 @@ from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.classes import Classes
 from universal_transformer.tasks.sides.text import Text
-from universal_transformer.tasks.sides.words import Words
 
 GROUPS = [group for groups in SETS.values() for group in groups]
 PAIRS = [("The keys are here.", "The keys is here."), ("A zebra runs.", "A zebra run.")]

@@ -15,6 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
+from paper.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import main, train
 from universal_transformer.data.batch import Batch
@@ -24,16 +25,13 @@ from universal_transformer.models.model import Call
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (
-    AgreementData,
     AlgorithmicData,
     BabiData,
     CaptionsData,
     ControlData,
-    LambadaData,
     LearningToExecuteData,
     ParsingData,
     PicturesData,
-    ReadingData,
     SpeechData,
     StoriesData,
     TranslationData,

@@ -8,11 +8,11 @@ A base is its differences from a common start (`start`). Variants are made from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from universal_transformer.recipes import algorithmic, execute, facts, language, own_files, puzzles, senses, sequences
+from universal_transformer.recipes import algorithmic, execute, facts, own_files, puzzles, senses, sequences
 from universal_transformer.recipes.start import Recipe
-from universal_transformer.recipes.variants import VARIANTS, variant
+from universal_transformer.recipes.variants import variant, variants
 
 MAIN: dict[str, Recipe] = {
     **facts.MAIN,
@@ -22,12 +22,10 @@ MAIN: dict[str, Recipe] = {
     **own_files.MAIN,
     **sequences.MAIN,
     **senses.MAIN,
-    **language.MAIN,
 }
 """The recipes to start with."""
 OF_TABLES: dict[str, Recipe] = {
     **algorithmic.OF_TABLES,
-    **language.OF_TABLES,
     **execute.OF_TABLES,
     **sequences.OF_TABLES,
     **facts.OF_TABLES,
@@ -36,10 +34,9 @@ OF_TABLES: dict[str, Recipe] = {
 
 _DIGITS = ("copy", "reverse", "addition")
 _EXECUTE = (*execute.OF_TABLES,)
-_LANGUAGE = (*language.MAIN,)
-_COMPARED = (*_DIGITS, *_EXECUTE, *_LANGUAGE, "multi30k")
+_COMPARED = (*_DIGITS, *_EXECUTE, "multi30k")
 BASES_OF: dict[str, Sequence[str]] = {
-    "lstm": (*_DIGITS, *_EXECUTE, *_LANGUAGE),
+    "lstm": (*_DIGITS, *_EXECUTE),
     "transformer": (*_COMPARED, "pictures", "wmt14"),
     "transformer-small": (*_COMPARED, "pictures", "wmt14"),
     "ut-halting": (*_COMPARED, "pictures"),
@@ -55,21 +52,18 @@ DISTANCES = {
 """Ways to encode positions as distances -> their bases."""
 
 
-def _variants(bases: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return every base with each of its variants, by name."""
-    chosen = [(base, suffix, *VARIANTS[suffix]) for suffix, names in BASES_OF.items() for base in names]
-    chosen += [
-        (base, "distance-positions", change, "distance positions")
+_BASES = {**MAIN, **OF_TABLES}
+RECIPES: dict[str, Recipe] = {
+    **_BASES,
+    **variants(_BASES, BASES_OF),
+    **{
+        f"{base}-distance-positions": variant(
+            _BASES[base], change, suffix="distance-positions", title="distance positions"
+        )
         for change, names in DISTANCES.items()
         for base in names
-    ]
-    return {
-        f"{base}-{suffix}": variant(bases[base], change, suffix=suffix, title=title)
-        for base, suffix, change, title in chosen
-    }
-
-
-RECIPES: dict[str, Recipe] = {**MAIN, **OF_TABLES, **_variants({**MAIN, **OF_TABLES})}
+    },
+}
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 
 __all__ = ["MAIN", "RECIPES", "Recipe"]

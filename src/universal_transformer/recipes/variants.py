@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.models.config import ModelConfig
@@ -11,11 +11,8 @@ from universal_transformer.recipes.start import Recipe
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
-SMALL_SIZES = {
+SMALL_SIZES: dict[str, tuple[int, int]] = {
     "pictures": (64, 287),
-    "agreement": (80, 399),
-    "lambada": (96, 530),
-    "lambada-reading": (104, 618),
     "copy": (24, 224),
     "reverse": (24, 224),
     "addition": (24, 224),
@@ -142,3 +139,12 @@ def variant(base: Recipe, change: Callable[[RunConfig], RunConfig], *, suffix: s
 
     recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
     return recipe
+
+
+def variants(bases: Mapping[str, Recipe], names: Mapping[str, Sequence[str]]) -> dict[str, Recipe]:
+    """The recipes of `VARIANTS` by name; `names` has the bases of each end of a name."""
+    return {
+        f"{base}-{suffix}": variant(bases[base], change, suffix=suffix, title=title)
+        for suffix, (change, title) in VARIANTS.items()
+        for base in names.get(suffix, ())
+    }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.agreement import AgreementData as AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
 from universal_transformer.tasks.blimp import load_blimp
@@ -17,8 +16,6 @@ from universal_transformer.tasks.captions import CaptionsData as CaptionsData
 from universal_transformer.tasks.codec import Codec as Codec
 from universal_transformer.tasks.control import ControlData as ControlData
 from universal_transformer.tasks.labelled import LabelledData as LabelledData
-from universal_transformer.tasks.lambada import LambadaData as LambadaData
-from universal_transformer.tasks.lambada import ReadingData as ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.parsing import ParsingData as ParsingData
@@ -47,9 +44,6 @@ TASKS: dict[str, type[TaskData]] = {
     "voice": VoiceData,
     "parsing": ParsingData,
     "translation": TranslationData,
-    "agreement": AgreementData,
-    "lambada": LambadaData,
-    "reading": ReadingData,
     "pictures": PicturesData,
     "captions": CaptionsData,
     "control": ControlData,

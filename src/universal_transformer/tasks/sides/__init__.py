@@ -15,13 +15,12 @@ from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.sides.tags import Tags
 from universal_transformer.tasks.sides.text import Continuation, Text
 from universal_transformer.tasks.sides.tree import Brackets
-from universal_transformer.tasks.sides.words import Passage, Words
 
 SIDES: dict[str, type[Side]] = {
     side.kind: side
     for side in (
         *(Text, Continuation, Sentence, Symbols, Names, Facts, Cells, Columns, Heard, Observations),
-        *(Classes, Tags, Brackets, Raster, Spoken, Words, Passage),
+        *(Classes, Tags, Brackets, Raster, Spoken),
     )
 }
 """Kind in a saved codec -> class."""

@@ -31,11 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from universal_transformer.data.download import find
-from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END, UNKNOWN
-from universal_transformer.errors import UserError
-from universal_transformer.tasks.agreement_files import (
+from paper.tasks.agreement_files import (
     TAGS,
     Sentence,
     read_dependencies,
@@ -43,10 +39,14 @@ from universal_transformer.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
+from paper.tasks.words import Vocabulary, VocabularySize, Words
+from universal_transformer.data.download import find
+from universal_transformer.data.example import Example
+from universal_transformer.data.tokenizer import END, UNKNOWN
+from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.words import Vocabulary, VocabularySize, Words
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, Share, check
 

@@ -5,9 +5,9 @@ import tarfile
 import numpy as np
 import pytest
 
-from universal_transformer.data import novels
-from universal_transformer.data.novels import BETWEEN, read_novels
-from universal_transformer.data.treebank import split_words
+from paper.tasks import novels
+from paper.tasks.novels import BETWEEN, read_novels
+from paper.tasks.treebank import split_words
 from universal_transformer.errors import UserError
 
 TEXTS = {"a.txt": b"\xef\xbb\xbfThe cat sat. The\ncat ran!\n", "b.txt": "“Don’t,” he said.".encode()}

@@ -26,18 +26,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.example import NO_CLASS, Example, spread
-from universal_transformer.data.novels import BETWEEN, Novels, read_novels
-from universal_transformer.data.tokenizer import END, START
-from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
-from universal_transformer.errors import UserError
-from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.large_text import blocks
-from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.words import (
+from paper.tasks.novels import BETWEEN, Novels, read_novels
+from paper.tasks.treebank import CLOSERS, SENTENCE_ENDS
+from paper.tasks.words import (
     FIRST_WORD,
     Passage,
     Vocabulary,
@@ -45,6 +36,15 @@ from universal_transformer.tasks.sides.words import (
     Words,
     last_sentence,
 )
+from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.example import NO_CLASS, Example, spread
+from universal_transformer.data.tokenizer import END, START
+from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.large_text import blocks
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
 

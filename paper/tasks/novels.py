@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from paper.tasks.treebank import cut
 from universal_transformer.data.archive import MAX_MEMBER_BYTES, members
 from universal_transformer.data.download import data_folder, find, sha256
-from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
 

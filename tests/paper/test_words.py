@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paper.tasks.words import Passage, Vocabulary, Words, last_sentence
 from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec
-from universal_transformer.tasks.sides.words import Passage, Vocabulary, Words, last_sentence
 
 WORDS = ("the", "cat", "NN", "sat", ".", "on", "mat")
 

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.errors import UserError
-from universal_transformer.tasks.agreement_files import (
+from paper.tasks.agreement_files import (
     PLURAL,
     SINGULAR,
     Sentence,
@@ -15,6 +14,7 @@ from universal_transformer.tasks.agreement_files import (
     read_sample,
     singular_of,
 )
+from universal_transformer.errors import UserError
 
 FORMS = [
     ("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"), ("goes", "go"), ("tries", "try"), ("dies", "die"),

@@ -1,9 +1,12 @@
-"""Language models: subject-verb agreement (table 2) and LAMBADA (table 3)."""
+"""Recipes of the tasks of this package, and their variants."""
 
 from __future__ import annotations
 
+from paper.tasks.agreement import AgreementData
+from paper.tasks.lambada import LambadaData, ReadingData
+from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.start import family, named, start
-from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
+from universal_transformer.recipes.variants import SMALL_SIZES, variants
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
@@ -40,6 +43,14 @@ def _of_steps(name: str) -> RunConfig:
     return replaced(lambada(), {"recipe": name, "model.depth.max_steps": int(name.removeprefix("lambada-ut-"))})
 
 
-MAIN = named(agreement, lambada, lambada_reading)
+BASES = named(agreement, lambada, lambada_reading)
 _SUMMARY = "The last word of a passage, by a language model on novels: Universal Transformer of {} steps (table 3)."
-OF_TABLES = family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)})
+_SUFFIXES = ("lstm", "transformer", "transformer-small", "ut-halting", "ut-halting-2x", "ut-post-norm")
+
+
+def add_recipes() -> None:
+    """Enter the recipes of this package, and their variants, where those of the library are."""
+    SMALL_SIZES.update({"agreement": (80, 399), "lambada": (96, 530), "lambada-reading": (104, 618)})
+    MAIN.update(BASES)
+    RECIPES.update(BASES | variants(BASES, dict.fromkeys(_SUFFIXES, tuple(BASES))))
+    RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))

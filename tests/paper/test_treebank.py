@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.treebank import split_words
+from paper.tasks.treebank import split_words
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
+from paper.tasks.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
-from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.sides.side import Side

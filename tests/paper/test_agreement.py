@@ -2,11 +2,10 @@ import gzip
 
 import pytest
 
+from paper.tasks.agreement import AgreementData, find_shared, pack_texts
+from paper.tasks.agreement_files import PLURAL, SINGULAR, Sentence
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import AgreementData
-from universal_transformer.tasks.agreement import find_shared, pack_texts
-from universal_transformer.tasks.agreement_files import PLURAL, SINGULAR, Sentence
 
 HEAD = "sentence\tsubj_idx\tverb_idx\tverb_pos\tverb\tinflected_verb\n"
 NOUNS = ["key", "door", "cat", "dog", "tree", "house", "river", "boat", "child", "song"]

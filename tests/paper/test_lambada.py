@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 
+from paper.tasks.lambada import SETS, LambadaData, ReadingData, find_questions, novel_words, number_novels
+from paper.tasks.novels import read_novels
+from paper.tasks.words import Passage, Vocabulary
 from universal_transformer.data.example import NO_CLASS
-from universal_transformer.data.novels import read_novels
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import LambadaData, ReadingData
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.lambada import SETS, find_questions, novel_words, number_novels
-from universal_transformer.tasks.sides.words import Passage, Vocabulary
 
 NAMES = ["anna", "boris", "clara", "david", "emil", "frieda", "greta"]
 
@@ -148,7 +147,7 @@ def test_published_counts(shared_data):
     path = shared_data / "lambada" / SETS["test"]
     if not path.is_file():
         pytest.skip(f"no LAMBADA in {shared_data}")
-    from universal_transformer.tasks.lambada import read_passages
+    from paper.tasks.lambada import read_passages
 
     passages, missing = read_passages("")
     assert missing == ("control",)

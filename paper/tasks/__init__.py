@@ -1,0 +1,15 @@
+"""Tasks that only tables of the paper need, with their data and recipes. To import this package registers them."""
+
+from __future__ import annotations
+
+from paper.tasks.agreement import AgreementData as AgreementData
+from paper.tasks.lambada import LambadaData as LambadaData
+from paper.tasks.lambada import ReadingData as ReadingData
+from paper.tasks.recipes import add_recipes
+from paper.tasks.words import Passage, Words
+from universal_transformer.tasks import TASKS
+from universal_transformer.tasks.sides import SIDES
+
+TASKS |= {"agreement": AgreementData, "lambada": LambadaData, "reading": ReadingData}
+SIDES |= {side.kind: side for side in (Words, Passage)}
+add_recipes()
