@@ -1,11 +1,15 @@
 """Models of a task small enough to evaluate on the spot, and a codec for tasks made by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 
 from configs import config_of, with_fields
 from universal_transformer.registry import build
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.sides.side import Side
 
 TINY = config_of(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
 
@@ -20,18 +24,29 @@ def model_for(task, *, seed=0, **changes):
     return model.eval()
 
 
-class Names:
-    """A codec that names classes by letters."""
+@dataclass(frozen=True)
+class Letters(Side):
+    """Classes that are named by `letters`, of a model with `fields`."""
 
-    kind = "names"
-    tokens_by_side: Mapping[str, Sequence[str]] = {}
+    kind: ClassVar[str] = "letters"
+    letters: str = "abcdefghij"
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def save(self, folder): ...
-    @classmethod
-    def load(cls, folder): ...
-    def read(self, lines, *, name): ...
+    @property
+    def source_fields(self):
+        return self.fields
+
+    @property
+    def target_fields(self):
+        return {}
+
     def render(self, target):
-        return "abcdefghij"[target]
+        return self.letters[target]
 
-    def words(self, example):
-        return [str(token) for token in example.source]
+    def names(self, positions):
+        return [str(token) for token in positions]
+
+
+def letters(**given):
+    """The codec of `Letters`."""
+    return Codec.shared(Letters(**given))

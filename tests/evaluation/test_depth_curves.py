@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from configs import with_fields
-from small_task_models import TINY, Names, model_for
+from small_task_models import TINY, letters, model_for
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
@@ -56,7 +56,7 @@ def scripted(**changes):
 def task_of(*needs, truth=3, metric="error"):
     """Examples of class 3 that need so many steps for the right answer."""
     examples = [Example(source=(3, need), target=truth) for need in needs]
-    return Task("scripted", Names(), (), examples, {"test": examples, "other": examples[:60]}, metric, {})
+    return Task("scripted", letters(), (), examples, {"test": examples, "other": examples[:60]}, metric)
 
 
 def run(model, task, goal=GOAL, *, rule="max_steps", **choices):

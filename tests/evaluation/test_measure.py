@@ -9,7 +9,7 @@ import torch
 from configs import config_of, with_fields
 from small_baselines import small_neural_gpu
 from small_models import SIZES
-from small_task_models import TINY, Names, model_for
+from small_task_models import TINY, Letters, letters, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.options import DecodingOptions
@@ -26,6 +26,7 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.universal import Classifier, Tagger
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
+from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 from universal_transformer.typed import replaced
 
@@ -49,7 +50,7 @@ def scripted():
 
 
 def scripted_task(*examples, **sets):
-    return Task("scripted", Names(), (), (), {"test": examples} if examples else sets, "error", {})
+    return Task("scripted", letters(), (), (), {"test": examples} if examples else sets, "error")
 
 
 def test_classes_are_counted_by_truth_and_answer():
@@ -114,8 +115,8 @@ def test_positions_without_a_class_are_not_scored(metric):
         evaluate(scripted(), task)
 
 
-class Letters(Names):
-    """A codec that names classes of positions by letters."""
+class LettersInARow(Letters):
+    """Classes of positions that are named by letters."""
 
     def render(self, target):
         return "".join(".bcdefghij"[index] for index in target)
@@ -123,7 +124,7 @@ class Letters(Names):
 
 def test_a_class_that_was_given_is_kept_in_a_prediction():
     examples = [Example(source=(1, 2, 3), target=(0, 5, 0)), Example(source=(4,), target=())]
-    first, second = predict(scripted_tagger(), Letters(), examples)
+    first, second = predict(scripted_tagger(), Codec.shared(LettersInARow()), examples)
     assert [first.text, second.text] == ["bfd", "e"]
     certain = math.log(math.e / (math.e + 9))
     assert [token.score for token in first.output] == pytest.approx([certain, 0.0, certain])
@@ -132,9 +133,9 @@ def test_a_class_that_was_given_is_kept_in_a_prediction():
     assert first.score == pytest.approx(2 * certain)
     assert first.choices == [(first.text, first.score)]
     with pytest.raises(UserError, match="a tagger writes no text to search or to sample"):
-        predict(scripted_tagger(), Letters(), examples, options=DecodingOptions(beams=2))
+        predict(scripted_tagger(), Codec.shared(LettersInARow()), examples, options=DecodingOptions(beams=2))
     with pytest.raises(UserError, match="max_new_tokens=3: a tagger writes no text; leave it out"):
-        predict(scripted_tagger(), Letters(), examples, options=DecodingOptions(max_new_tokens=3))
+        predict(scripted_tagger(), Codec.shared(LettersInARow()), examples, options=DecodingOptions(max_new_tokens=3))
 
 
 EXAMPLES = (

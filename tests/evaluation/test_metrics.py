@@ -9,7 +9,7 @@ import torch
 
 from paper.tasks.words import Words
 from small_pictures import write_digits
-from small_task_models import Names, model_for
+from small_task_models import letters, model_for
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
@@ -57,22 +57,14 @@ def words(folder):
     draw = np.random.default_rng(0)
     texts = [tuple(draw.integers(4, 12, size=2 + n % 4).tolist()) for n in range(24)]
     examples = [Example(source=other, target=text) for text, other in zip(texts, texts[1:] + texts[:1], strict=True)]
-    fields = {"architecture": "language_model", "inputs.kind": "tokens", "vocabulary.size": 12}
     codec = Codec.shared(Words(tuple("abcdefgh")))
-    return Task("words", codec, examples, examples[:6], {"test": examples[:6]}, "perplexity", fields)
-
-
-class Letters(Names):
-    """A codec that names the class of a position by a letter."""
-
-    def render(self, target):
-        return "abc"[target]
+    return Task("words", codec, examples, examples[:6], {"test": examples[:6]}, "perplexity")
 
 
 def cells(folder):
     examples = [Example(source=(4 + n % 3, 5, 6), target=(1 + n % 2, 2, 0)) for n in range(12)]
     fields = {"architecture": "tagger", "inputs.kind": "tokens", "vocabulary.size": 12, "vocabulary.num_classes": 3}
-    return Task("cells", Letters(), examples, examples[:6], {"test": examples[:6]}, "positions", fields)
+    return Task("cells", letters(fields=fields), examples, examples[:6], {"test": examples[:6]}, "positions")
 
 
 def trees(folder):
@@ -89,11 +81,18 @@ def actions(folder):
     return ControlData(history=3, train_episodes=2, validation_episodes=1, test_episodes=2).load()
 
 
+class TwoBands(Spoken):
+    """Frames of two numbers, written two at once."""
+
+    @property
+    def target_fields(self):
+        return {**Spoken(bands=2).target_fields, "outputs.stride": 2}
+
+
 def frames(folder):
     draw = np.random.default_rng(0)
     examples = [Example((3, 4, 2), draw.normal(size=(4, 2)).astype(np.float32)) for _ in range(6)]
-    fields = {**Codec(SPEAKER_AND_DIGIT, Spoken()).model_fields, "outputs.features": 2, "outputs.stride": 2}
-    return Task("frames", Codec(SPEAKER_AND_DIGIT, Spoken()), examples, examples, {"test": examples}, "frames", fields)
+    return Task("frames", Codec(SPEAKER_AND_DIGIT, TwoBands()), examples, examples, {"test": examples}, "frames")
 
 
 TASKS = {

@@ -116,7 +116,7 @@ def test_the_baseline_repeats_the_frame_before_each_position(tmp_path):
     baseline = FrameBaseline.learn([example], model)
     baseline.save(tmp_path / "baseline.json")
     assert FrameBaseline.load(tmp_path / "baseline.json", model) == baseline
-    task = Task("voice", Codec(SPEAKER_AND_DIGIT, Spoken()), (), (), {}, "frames", {})
+    task = Task("voice", Codec(SPEAKER_AND_DIGIT, Spoken()), (), (), {}, "frames")
     sums = metric_of(task).trivial(baseline, example)
     # before the positions stand 0, 2 and 5
     assert sums.sums == {"difference": 0 + 1 + 2 + 1 + 2 + 3 + 1 + 2, "frames": 8}
