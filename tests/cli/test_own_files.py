@@ -95,7 +95,7 @@ def test_the_codec_of_another_task_is_refused(runs, tmp_path, capsys):
     config["data"] = json.loads((runs / "text" / "config.json").read_text())["data"]
     (tmp_path / "run/config.json").write_text(json.dumps(config))
     assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert "the codec in model is of kind pairs; the data in config.json need text" in capsys.readouterr().err
+    assert "the codec in model is of kinds text and text; the data in config.json need continuation" in capsys.readouterr().err
 
 
 def test_a_damaged_row_that_was_held_out_is_named(runs, tmp_path, capsys):
@@ -287,7 +287,7 @@ def test_two_texts_with_one_label(tmp_path, capsys):
     lines.write_text("".join(json.dumps({"text": list(row[:2]), "label": row[2]}) + "\n" for row in rows))
     first, second = (LabelledData(train=str(file)).load() for file in (tsv, lines))
     assert list(first.train) == list(second.train)
-    assert first.codec.segments == 2
+    assert first.codec.source.segments == 2
     assert all(example.source.count(2) == 2 for example in first.train)
     run = tmp_path / "run"
     assert main(["train", "labelled", "--data.train", str(tsv), "--run", str(run), *TINY]) == 0
