@@ -95,7 +95,10 @@ def test_the_codec_of_another_task_is_refused(runs, tmp_path, capsys):
     config["data"] = json.loads((runs / "text" / "config.json").read_text())["data"]
     (tmp_path / "run/config.json").write_text(json.dumps(config))
     assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert "the codec in model is of kinds text and text; the data in config.json need continuation" in capsys.readouterr().err
+    assert (
+        "the codec in model is of kinds text and text; the data in config.json need continuation"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_damaged_row_that_was_held_out_is_named(runs, tmp_path, capsys):
