@@ -114,7 +114,7 @@ def as_drawn(codec: PictureCodec, pictures: Vectors) -> Vectors:
 
 
 def vector(codec: PictureCodec, target: tuple[int, ...]) -> Vectors:
-    return codec.target.pixels(target).ravel() / 255
+    return codec.target.picture(target).ravel() / 255
 
 
 def ids_of(text: str) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def drawn(
     sources = [example.source for example in codec.read(enumerate(captions, start=1), name="captions")]
     found = generate(model, sources, DecodingOptions(sampling=sampling, exit=stop))
     steps = np.array([one.token_steps for one in found]).reshape(-1, codec.target.side, codec.target.side)
-    return np.stack([codec.target.pixels(one.tokens) for one in found]), steps
+    return np.stack([codec.target.picture(one.tokens) for one in found]), steps
 
 
 def by_temperature(grids: dict[float, np.ndarray]) -> bytes:

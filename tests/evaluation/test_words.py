@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.data.tokenizer import Tokenizer
-from universal_transformer.evaluation.words import words_of
+from universal_transformer.evaluation.prediction import words_of
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.classes import Classes
 from universal_transformer.tasks.sides.symbols import Symbols

@@ -7,7 +7,10 @@ import torch
 from configs import config_of, with_fields
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.tensors import batch_of
 from universal_transformer.explore.story import choose_examples, examine
+from universal_transformer.nn.context import Kept
 from universal_transformer.registry import build
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.stories import StoriesData
@@ -40,6 +43,26 @@ def test_a_story_has_a_label_and_steps_for_each_fact(stories, halting):
     assert story.attention.shape == (made, 2, len(example.source), len(example.source))
     assert np.allclose(story.attention.sum(-1), 1, atol=1e-5)
     assert model.training, "looking changes nothing"
+
+
+@pytest.mark.parametrize("recent_first", [False, True])
+def test_a_story_is_shown_in_reading_order_whatever_the_model_reads_first(recent_first):
+    sizes = {"train_stories": 30, "validation_stories": 2, "test_stories": 5}
+    task = StoriesData(**sizes, recent_first=recent_first).load()
+    model, example = model_for(task).eval(), task.test["test"][0]
+    names = task.codec.words(example)
+    order = list(range(len(names)))
+    if recent_first:
+        order[:-1] = reversed(order[:-1])
+    story = examine(model, task.codec, example)
+    (answer,) = predict(model, task.codec, [example])
+    assert list(story.labels) == [token.text for token in answer.tokens] == [names[row] for row in order]
+    assert [story.labels[row] for row in story.supports] == [names[row] for row in order if row in example.supports]
+    with torch.no_grad():
+        seen = model(batch_of(model, [example]).source, keep=Kept(attention=True)).encoder
+    assert list(story.steps) == answer.steps == seen.steps[0, order].tolist()
+    attention = seen.self_attention[:, 0].numpy()
+    assert np.array_equal(story.attention, attention[:, :, order][:, :, :, order])
 
 
 def test_chosen_stories_have_the_most_supports_and_are_the_same_each_time(stories):

@@ -238,9 +238,9 @@ def test_an_episode_that_a_model_acts_in_is_drawn(halting):
     task = POLE.load()
     side = {} if halting else {"halting.side": "none"}
     model = model_for(task, **{"outputs.pooling": "last"}, **side)
-    watched = watch(model, task.codec, task.episodes["test"])
-    length = len(watched.episode.actions)
-    assert length == len(watched.expert) == watched.episode.total
+    watched = watch(model, task)
+    length = len(watched.actions)
+    assert length == len(watched.expert) == watched.total
     figure = watched_episode(watched)
     assert len(figure.axes) == (2 + 1 + 2 if halting else 2 + 1)
     if halting:

@@ -42,11 +42,11 @@ def test_pixels_come_back_from_the_ids_of_all_intensities(levels, tmp_path, digi
     ids = codec.target.ids(pixels.astype(np.uint8))
     assert min(ids) == FIRST
     assert max(ids) == FIRST + levels - 1
-    assert np.abs(codec.target.pixels(ids).astype(int) - pixels).max() <= 256 / levels
-    assert codec.target.ids(codec.target.pixels(ids)) == ids
+    assert np.abs(codec.target.picture(ids).astype(int) - pixels).max() <= 256 / levels
+    assert codec.target.ids(codec.target.picture(ids)) == ids
     (tmp_path / "a.png").write_bytes(codec.target.content(ids))
     with Image.open(tmp_path / "a.png") as picture:
-        assert (np.array(picture) == codec.target.pixels(ids)).all()
+        assert (np.array(picture) == codec.target.picture(ids)).all()
     rows = codec.render(ids).split()
     assert [[int(row[place : place + 2], 16) + FIRST for place in range(0, 56, 2)] for row in rows] == np.array(
         ids

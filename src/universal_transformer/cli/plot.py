@@ -60,7 +60,7 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
         report=report,
         stories=[examine(run.model, run.codec, example) for example in examples],
         metrics=metrics_of(run),
-        episode=watch(run.model, run.codec, task.episodes["test"]) if task.episodes else None,
+        episode=watch(run.model, task) if task.episodes else None,
     )
 
 

@@ -134,7 +134,7 @@ class _Results:
 
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
-        from universal_transformer.evaluation.words import with_words
+        from universal_transformer.evaluation.prediction import with_words
 
         self._show_failures()
         outcome = self._pending.popleft()

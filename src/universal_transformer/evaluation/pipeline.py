@@ -13,8 +13,7 @@ from universal_transformer.decoding import GREEDY
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import calibrated, written_freely
-from universal_transformer.evaluation.prediction import predict
-from universal_transformer.evaluation.words import with_words
+from universal_transformer.evaluation.prediction import predict, with_words
 from universal_transformer.files import show
 from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model

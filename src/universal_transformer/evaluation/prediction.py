@@ -1,15 +1,17 @@
-"""Raw input to answers: what ``ut predict`` prints."""
+"""Raw input to answers: what ``ut predict`` prints, with the steps of the words that a user wrote."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import PADDING, Example, size
+from universal_transformer.data.example import PADDING, Example, has_numbers, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
 from universal_transformer.decoding.generation import evaluating, prepared, steps_of
@@ -17,13 +19,8 @@ from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.tensors import (
-    device_of,
-    finite,
-    real_positions,
-    target_ids,
-)
-from universal_transformer.evaluation.words import source_names
+from universal_transformer.evaluation.tensors import batch_of, class_logits, device_of, target_ids
+from universal_transformer.models.frames import features_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token
@@ -53,172 +50,252 @@ def predict(
     | language model  | the prompt's continuation     | the same                                                  |
     | model of frames | how many frames it wrote      | 0                                                         |
 
-    `tokens` holds N of each source position (for a language model: of the position that predicts each prompt token),
-    `output` the score and N of each token of the answer, and `choices` the `num_choices` best answers that were found.
-    `words` is left empty: `with_words` fills it from the line of the example. Examples are read `window` at a time and
-    batched by length under `batch_tokens` positions. Sampling for an example depends on its number only, so that
-    batches change no answer.
+    `tokens` holds N of each source position, those of a story in reading order (for a language model: of the position
+    that predicts each prompt token), `output` the score and N of each token of the answer, and `choices` the
+    `num_choices` best answers that were found. `words` is left empty: `with_words` fills it from the line of the
+    example. Examples are read `window` at a time and batched by length under `batch_tokens` positions. Sampling for an
+    example depends on its number only, so that batches change no answer.
     """
     options = options or DecodingOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
         typed(value, AtLeastOne, where=name)
-    if model.writes == "classes" and not options.is_greedy:
-        raise UserError(
-            f"beams={options.num_beams}, temperature={options.sampling.temperature:g}: a {model.config.architecture} "
-            "writes no text to search or to sample; leave them out"
-        )
-    options.check(model)
-    predictor = _Predictor(model, codec, options, num_choices, batch_tokens)
-    return predictor.predictions(iter(examples), window=window)
+    wanted = model.config.architecture, model.writes
+    asked = next(kind for kind in ANSWERS if (kind.architecture, kind.writes) == wanted)
+    answers = asked(model, codec, options, num_choices)
+    answers.check()
+    return answers.of_windows(iter(examples), batch_tokens=batch_tokens, window=window)
 
 
 @dataclass(frozen=True)
-class _Predictor:
+class Answers(ABC):
+    """How models of one architecture that write one kind of thing are asked."""
+
+    architecture: ClassVar[str]
+    writes: ClassVar[str]
     model: Model
     codec: Codec[Any, Any]
     options: DecodingOptions
     num_choices: int
-    batch_tokens: int
-    names: dict[int, str] = field(default_factory=dict)
-    """Tokens of answers as text, once each."""
 
-    @property
-    def _continues(self) -> bool:
-        """Whether answers continue prompts, which are the targets of examples."""
-        return self.model.config.architecture == "language_model"
+    def check(self) -> None:
+        """UserError for options that do not fit the model."""
+        self.options.check(self.model)
 
-    def predictions(self, examples: Iterator[Example], *, window: int) -> Iterator[Prediction]:
-        """Yield the predictions of each window of examples when the window is full."""
+    @abstractmethod
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        """Return the answers to examples of these numbers."""
+
+    def of_windows(self, examples: Iterator[Example], *, batch_tokens: int, window: int) -> Iterator[Prediction]:
+        """Yield the answers to each window of examples when the window is full."""
         first = 0
         while chunk := list(islice(examples, window)):
-            sizes = [self._positions(example) for example in chunk]
-            sampler = check_batches(self.model, sizes, batch_tokens=self.batch_tokens)
+            sampler = check_batches(self.model, list(map(self.positions, chunk)), batch_tokens=batch_tokens)
             found: dict[int, Prediction] = {}
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
                 for indices in sampler.epoch(0):
                     batch = [chunk[index] for index in indices]
-                    answers = ready.answer(batch, [first + index for index in indices])
-                    found |= zip(indices, answers, strict=True)
+                    found |= zip(indices, ready.answers(batch, [first + index for index in indices]), strict=True)
             first += len(chunk)
             yield from (found[index] for index in range(len(chunk)))
 
-    def answer(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
-        """Return the answers to examples of these numbers."""
-        model = self.model
-        if model.writes == "classes":
-            return self._tags(examples) if model.config.architecture == "tagger" else self._classes(examples)
-        if model.writes == "frames":
-            return self._frames(examples)
-        source: Source | None = (
-            [list(target_ids(example)) for example in examples]
-            if self._continues
-            else collate(examples, indices=numbers).to(device_of(model)).source
-        )
-        assert source is not None
-        if self.options.num_beams > 1:
-            results = min(self.num_choices, self.options.num_beams)
-            found = beam_search(model, source, self.options, num_results=results)
-        else:
-            found = [[row] for row in generate(model, source, self.options, indices=numbers)]
-        steps = self._prompt_steps(examples) if self._continues else [best[0].source_steps for best in found]
-        return [
-            Prediction(
-                text=self.codec.render(best[0].tokens),
-                score=best[0].score,
-                finished=best[0].finished or model.config.generation.fixed_length,
-                tokens=self._tokens(example, taken),
-                output=self._output(best[0]),
-                content=self.codec.target.content(best[0].tokens),
-                choices=[(self.codec.render(one.tokens), one.score) for one in best],
-            )
-            for example, taken, best in zip(examples, steps, found, strict=True)
-        ]
-
-    def _tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
-        """Return the source positions of an example with their steps."""
-        names = source_names(example, codec=self.codec, config=self.model.config)
-        if not steps:
-            return [Token(name, None) for name in names]
-        return [Token(name, made) for name, made in zip(names, steps, strict=True)]
-
-    def _output(self, found: Generated) -> list[Token]:
-        """Return the tokens of an answer with their scores and steps, the end included."""
-        names = [self._name(token) for token in found.tokens] + [SPECIAL[END]] * found.finished
-        depth = self.model.config.max_steps > 0
-        parts = zip(names, found.token_steps, found.token_scores, strict=True)
-        return [Token(name, made if depth else None, score) for name, made, score in parts]
-
-    def _name(self, token: int) -> str:
-        """Return one token of an answer as text."""
-        if token not in self.names:
-            self.names[token] = self.codec.render([token])
-        return self.names[token]
-
-    def _positions(self, example: Example) -> int:
+    def positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""
-        given = max(1, size(example))
-        if self.model.writes == "classes":
-            return given
-        most = self.options.max_new_tokens
+        given, most = max(1, size(example)), self.options.max_new_tokens
         return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.num_beams
 
-    def _classes(self, examples: Sequence[Example]) -> list[Prediction]:
-        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
-        assert batch.source is not None
-        output = self.options.run(self.model, batch.source)
-        scores = finite(output.logits).double().log_softmax(-1)
+    def tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
+        """Return the source positions of an example in reading order with their steps."""
+        names = self._names(example)
+        taken = zip(names, steps, strict=True) if steps else ((name, None) for name in names)
+        tokens = [Token(name, made) for name, made in taken]
+        return [tokens[place] for place in self.codec.source.reading_order(len(tokens))]
+
+    def _names(self, example: Example) -> list[str]:
+        """Return a label for each source position: of frames that of the first that it joins, of patches a number."""
+        if not has_numbers(example):
+            return self.codec.words(example)
+        inputs, frames = self.model.config.inputs, len(example.source)
+        if inputs.kind == "frames":
+            return self.codec.words(example)[:: inputs.stride]
+        return list(map(str, range(-(-frames // inputs.stride) * (features_of(self.model.config) // inputs.stride))))
+
+
+class ClassAnswers(Answers):
+    """The likeliest classes of each example."""
+
+    architecture, writes = "classifier", "classes"
+
+    def check(self) -> None:
+        if not self.options.is_greedy:
+            raise UserError(
+                f"beams={self.options.num_beams}, temperature={self.options.sampling.temperature:g}: "
+                f"a {self.architecture} writes no text to search or to sample; leave them out"
+            )
+        super().check()
+
+    def positions(self, example: Example) -> int:
+        return max(1, size(example))
+
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        del numbers
+        logits, steps = class_logits(self.model, examples, self.options)
+        scores = logits.double().log_softmax(-1)
         best, classes = scores.topk(min(self.num_choices, scores.shape[-1]), dim=-1)
-        steps = steps_of(output.encoder, real=real_positions(self.model, batch.source))
         found = []
-        for example, values, names, taken in zip(examples, best.tolist(), classes.tolist(), steps, strict=True):
-            choices = [(self.codec.render(name), value) for name, value in zip(names, values, strict=True)]
-            tokens = self._tokens(example, taken)
-            found.append(Prediction(text=choices[0][0], score=choices[0][1], tokens=tokens, choices=choices))
+        for example, values, ids, taken in zip(examples, best.tolist(), classes.tolist(), steps, strict=True):
+            choices = [(self.codec.render(index), value) for index, value in zip(ids, values, strict=True)]
+            text, score = choices[0]
+            tokens = self.tokens(example, taken)
+            found.append(Prediction(text=text, score=score, tokens=tokens, choices=choices, written=ids[0]))
         return found
 
-    def _tags(self, examples: Sequence[Example]) -> list[Prediction]:
-        """Return the classes of all positions. A class that is the target of a position is kept: it was given."""
-        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
-        assert batch.source is not None
-        output = self.options.run(self.model, batch.source)
-        values, best = finite(output.logits).double().log_softmax(-1).max(dim=-1)
-        steps = steps_of(output.encoder, real=real_positions(self.model, batch.source))
+
+class TagAnswers(ClassAnswers):
+    """The likeliest class of each position. A class that is the target of a position is kept: it was given."""
+
+    architecture = "tagger"
+
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        del numbers
+        logits, steps = class_logits(self.model, examples, self.options)
+        values, best = logits.double().log_softmax(-1).max(dim=-1)
         found = []
         for example, scores, ids, taken in zip(examples, values.tolist(), best.tolist(), steps, strict=True):
             length = len(example.source)
             given = target_ids(example) or (PADDING,) * length
             classes = [known or index for known, index in zip(given, ids[:length], strict=True)]
             certain = [0.0 if known else score for known, score in zip(given, scores[:length], strict=True)]
-            tokens = self._tokens(example, taken)
+            tokens = self.tokens(example, taken)
             text, score = self.codec.render(classes), sum(certain)
-            written = [
-                Token(self._name(index), one.steps, value)
-                for index, one, value in zip(classes, tokens, certain, strict=True)
+            output = [
+                Token(self.codec.render([index]), token.steps, value)
+                for index, token, value in zip(classes, tokens, certain, strict=True)
             ]
-            found.append(Prediction(text=text, score=score, tokens=tokens, output=written, choices=[(text, score)]))
+            choices = [(text, score)]
+            found.append(
+                Prediction(text=text, score=score, tokens=tokens, output=output, choices=choices, written=classes)
+            )
         return found
 
-    def _frames(self, examples: Sequence[Example]) -> list[Prediction]:
-        """Return frames as the content of files; the tokens of an answer are its positions."""
-        source = collate(examples, indices=range(len(examples))).to(device_of(self.model)).source
+
+class TokenAnswers(Answers):
+    """The best sequences that a search finds for each source."""
+
+    architecture, writes = "encoder_decoder", "tokens"
+
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        source, names = self.sources(examples, numbers), dict[int, str]()
+        if self.options.num_beams > 1:
+            results = min(self.num_choices, self.options.num_beams)
+            found = beam_search(self.model, source, self.options, num_results=results)
+        else:
+            found = [[row] for row in generate(self.model, source, self.options, indices=numbers)]
+        return [
+            Prediction(
+                text=self.codec.render(best[0].tokens),
+                score=best[0].score,
+                finished=best[0].finished or self.model.config.generation.fixed_length,
+                tokens=self.tokens(example, taken),
+                output=self._output(best[0], names),
+                content=self.codec.target.content(best[0].tokens),
+                choices=[(self.codec.render(row.tokens), row.score) for row in best],
+                written=best[0].tokens,
+            )
+            for example, taken, best in zip(examples, self.source_steps(examples, found), found, strict=True)
+        ]
+
+    def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
+        """Return what the model reads."""
+        source = collate(examples, indices=numbers).to(device_of(self.model)).source
         assert source is not None
+        return source
+
+    def source_steps(self, examples: Sequence[Example], found: list[list[Generated]]) -> list[list[float]]:
+        """Return N of each position that was read."""
+        del examples
+        return [best[0].source_steps for best in found]
+
+    def _output(self, found: Generated, names: dict[int, str]) -> list[Token]:
+        """Return the tokens of an answer with their scores and steps, the end included; `names` has their texts."""
+        for token in found.tokens:
+            if token not in names:
+                names[token] = self.codec.render([token])
+        texts = [names[token] for token in found.tokens] + [SPECIAL[END]] * found.finished
+        depth = self.model.config.max_steps > 0
+        parts = zip(texts, found.token_steps, found.token_scores, strict=True)
+        return [Token(name, made if depth else None, score) for name, made, score in parts]
+
+
+class Continuations(TokenAnswers):
+    """The best continuations of prompts, which are the targets of examples."""
+
+    architecture = "language_model"
+
+    def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
+        del numbers
+        return [list(target_ids(example)) for example in examples]
+
+    def source_steps(self, examples: Sequence[Example], found: list[list[Generated]]) -> list[list[float]]:
+        """Return N of the positions that predict the tokens of each prompt."""
+        del found
+        if not any(example.target for example in examples):
+            return [[] for _ in examples]
+        batch = batch_of(self.model, examples)
+        output = self.options.run(self.model, batch.target)
+        return steps_of(output.decoder, real=batch.target != self.model.config.vocabulary.padding_id)
+
+
+class FrameAnswers(TokenAnswers):
+    """Frames as the content of files; the tokens of an answer are its positions."""
+
+    writes = "frames"
+
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        rows = generate_frames(self.model, self.sources(examples, numbers), self.options)
         return [
             Prediction(
                 text=f"{len(row.frames)} frames",
                 score=0.0,
                 finished=row.finished,
-                tokens=self._tokens(example, row.source_steps),
+                tokens=self.tokens(example, row.source_steps),
                 output=[Token(f"{place}", steps) for place, steps in enumerate(row.steps)],
                 content=self.codec.target.content(row.frames),
+                written=row.frames,
             )
-            for example, row in zip(examples, generate_frames(self.model, source, self.options), strict=True)
+            for example, row in zip(examples, rows, strict=True)
         ]
 
-    def _prompt_steps(self, examples: Sequence[Example]) -> list[list[float]]:
-        """N of the positions that predict the tokens of each prompt."""
-        if not any(example.target for example in examples):
-            return [[] for _ in examples]
-        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
-        output = self.options.run(self.model, batch.target)
-        return steps_of(output.decoder, real=batch.target != self.model.config.vocabulary.padding_id)
+
+ANSWERS: tuple[type[Answers], ...] = (ClassAnswers, TagAnswers, TokenAnswers, Continuations, FrameAnswers)
+
+
+def with_words(prediction: Prediction, *, codec: Codec[Any, Any], line: str, example: Example) -> Prediction:
+    """Return a prediction with the words of the `line` that it answers, those that the codec does not know, and answers
+    that repeat words of the line.
+    """
+    words = words_of(prediction.tokens, codec=codec, line=line)
+    prediction = dataclasses.replace(prediction, words=words, unknown=list(example.unknown))
+    target = codec.target
+    choices = [(target.completed(text, line), score) for text, score in prediction.choices]
+    return dataclasses.replace(prediction, text=target.completed(prediction.text, line), choices=choices)
+
+
+def words_of(tokens: Sequence[Token], *, codec: Codec[Any, Any], line: str) -> list[Token]:
+    """Return the words of `line`, what stands between blanks, each with the mean steps of its tokens.
+
+    The tokens themselves are returned where the codec does not say where they stand: its tokens are words or facts.
+    """
+    spans = codec.source.spans(line)
+    if len(tokens) != len(spans):
+        return list(tokens)
+    words = list(re.finditer(r"\S+", line))
+    word_at = {place: number for number, word in enumerate(words) for place in range(*word.span())}
+    steps: list[list[float]] = [[] for _ in words]
+    for token, span in zip(tokens, spans, strict=True):
+        for number in {word_at[place] for place in range(*span) if place in word_at}:
+            steps[number] += [] if token.steps is None else [token.steps]
+    return [
+        Token(word.group(), sum(taken) / len(taken) if taken else None)
+        for word, taken in zip(words, steps, strict=True)
+    ]

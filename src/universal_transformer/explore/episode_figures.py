@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,7 @@ from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, colour_bar, shades
 from universal_transformer.models.model import Model
-from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.environments import Episode, Episodes
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.observations import Observations
+from universal_transformer.tasks.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,57 +23,68 @@ SHOWN = 200
 """Most steps of an episode that are shown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WatchedEpisode:
     """An episode in which a model acted."""
 
-    codec: Codec[Observations, Classes]
-    episode: Episode
-    expert: tuple[int, ...]
+    environment: str
+    features: Mapping[str, NDArray[np.float32]]
+    """What the model saw over time, by name."""
+    names: Sequence[str]
+    """Of the actions."""
+    actions: NDArray[np.int64]
+    expert: NDArray[np.int64]
     """What the expert would have done."""
+    total: float
+    """Sum of the rewards."""
     steps: NDArray[np.float64] | None
     """Depth steps [time, frame], the present frame last, NaN before an episode; None for a fixed depth."""
     most_steps: int
 
 
-def watch(model: Model, codec: Codec[Any, Any], episodes: Episodes) -> WatchedEpisode:
-    """Let a model act in the first of some episodes."""
-    taken: list[list[float]] = []
+def watch(model: Model, task: Task) -> WatchedEpisode:
+    """Let a model act in the first test episode of a task."""
+    source, episodes = task.codec.source, task.episodes["test"]
+    world, taken = episodes.environment, list[list[float]]()
 
     def act(frames: Sequence[Frames]) -> list[int]:
-        (answer,) = predict(model, codec, [codec.source.observed(one) for one in frames])
+        (answer,) = predict(model, task.codec, [source.observed(one) for one in frames])
         taken.append(answer.steps)
-        return [codec.source.world.actions.index(answer.text)]
+        return [answer.written]
 
-    (played,) = Episodes(episodes.environment, episodes.seeds[:1]).play(act)
-    steps = None
-    if model.config.halts:
-        longest = max(map(len, taken))
-        steps = np.array([[np.nan] * (longest - len(row)) + row for row in taken])
-    expert = tuple(codec.source.world.expert_actions(played.observations))
-    return WatchedEpisode(codec, played, expert, steps, model.config.max_steps)
+    (played,) = replace(episodes, seeds=episodes.seeds[:1]).play(act)
+    longest = max(map(len, taken))
+    return WatchedEpisode(
+        environment=world.name,
+        features={name: played.observations[:, world.features.index(name)] for name in source.features},
+        names=world.actions,
+        actions=played.actions,
+        expert=np.array(world.expert_actions(played.observations)),
+        total=played.total,
+        steps=np.array([[np.nan] * (longest - len(row)) + row for row in taken]) if model.config.halts else None,
+        most_steps=model.config.max_steps,
+    )
 
 
 def watched_episode(watched: WatchedEpisode) -> Figure:
     """Draw the observations that the model sees, its actions and the expert's, and the steps of each position."""
-    codec, episode = watched.codec, watched.episode
-    length = min(SHOWN, len(episode.actions))
-    alike = float(np.mean(episode.actions == np.array(watched.expert)))
-    part = "" if length == len(episode.actions) else f", the first {length} steps shown"
-    rows = len(codec.source.features) + 1 + (watched.steps is not None)
+    length = min(SHOWN, len(watched.actions))
+    alike = float(np.mean(watched.actions == watched.expert))
+    part = "" if length == len(watched.actions) else f", the first {length} steps shown"
+    rows = len(watched.features) + 1 + (watched.steps is not None)
     figure, axes = canvas(
         width=8.2,
         height=1.15 * rows + 0.4,
-        title=f"One episode of {codec.source.environment}",
-        subtitle=f"return {episode.total:g} in {len(episode.actions)} steps{part}; the expert would do the same in "
+        title=f"One episode of {watched.environment}",
+        subtitle=f"return {watched.total:g} in {len(watched.actions)} steps{part}; the expert would do the same in "
         f"{100 * alike:.0f} %",
         rows=rows,
     )
-    for ax, name in zip(axes, codec.source.features, strict=False):
-        ax.plot(episode.observations[:length, codec.source.world.features.index(name)], color=BLUE, linewidth=1.4)
+    for ax, (name, values) in zip(axes, watched.features.items(), strict=False):
+        ax.plot(values[:length], color=BLUE, linewidth=1.4)
         _name(ax, name.replace("_", " "), length=length)
         clean(ax, grid="y")
-    _actions(axes[len(codec.source.features)], watched, length=length)
+    _actions(axes[len(watched.features)], watched, length=length)
     if watched.steps is not None:
         _steps(figure, axes[-1], watched.steps[:length], most=watched.most_steps)
     axes[-1].set_xlabel("steps of the environment", color=MUTED, fontsize=10)
@@ -86,14 +94,13 @@ def watched_episode(watched: WatchedEpisode) -> Figure:
 
 def _actions(ax: Axes, watched: WatchedEpisode, *, length: int) -> None:
     """Draw each action as a dot; one that the expert would not take is hollow, with a cross where the expert's is."""
-    names = watched.codec.source.world.actions
-    given, wanted = watched.episode.actions[:length], np.array(watched.expert[:length])
+    given, wanted = watched.actions[:length], watched.expert[:length]
     time, other = np.arange(length), given != wanted
     ax.scatter(time[~other], given[~other], s=9, color=BLUE)
     ax.scatter(time[other], given[other], s=11, facecolor="white", edgecolor=ORANGE, linewidth=1)
     ax.scatter(time[other], wanted[other], s=9, color=ORANGE, marker="x", linewidth=0.8)
-    ax.set_yticks(range(len(names)), labels=list(names))
-    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.set_yticks(range(len(watched.names)), labels=list(watched.names))
+    ax.set_ylim(-0.6, len(watched.names) - 0.4)
     _name(ax, "action\n(✗ expert)", length=length)
     clean(ax, grid="y")
 

@@ -111,6 +111,8 @@ def _subtitle(story: Story, rows: Sequence[int]) -> str:
     text = f"model: {label(story.output)}{sure}"
     if story.answer is not None:
         text += f" · right answer: {label(story.answer)} {'✓' if story.answer == story.output else '✗'}"
+    if story.facts:
+        text += " · facts in reading order"
     total = len(story.labels)
     return text if len(rows) == total else f"{text} · {len(rows)} of {total} positions shown"
 

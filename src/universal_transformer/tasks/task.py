@@ -62,7 +62,7 @@ class Prediction:
     finished: bool = True
     """Whether the answer is complete; False for one that was cut at the limit of its length."""
     tokens: list[Token] = field(default_factory=list)
-    """The source positions, named by `Codec.words`; of a language model, those of the prompt."""
+    """The source positions, named by `Codec.words`, in reading order; of a language model, those of the prompt."""
     words: list[Token] = field(default_factory=list)
     """The words of the input as they were written, each with the mean steps of its tokens."""
     output: list[Token] = field(default_factory=list)
@@ -71,6 +71,8 @@ class Prediction:
     """Parts of the input that the model does not know, as they were written."""
     content: bytes = b""
     """The answer as the content of a file, where the codec writes files (`Side.suffix`)."""
+    written: Any = None
+    """The answer as the model wrote it: a class, a class for each position, ids, or frames."""
     choices: list[tuple[str, float]] = field(default_factory=list)
     """The best answers with their scores, best first as the search ranks them; the first is `text`."""
 

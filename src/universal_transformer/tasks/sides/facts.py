@@ -68,6 +68,9 @@ class Facts(Side):
     def names(self, positions: Sequence[tuple[int, ...]]) -> list[str]:
         return [" ".join(map(self._word, fact)) for fact in positions]
 
+    def reading_order(self, count: int) -> Sequence[int]:
+        return (*range(count - 2, -1, -1), count - 1) if self.recent_first else range(count)
+
     def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
         if text not in self._seen:
             ids = tuple(self.ids.get(word, UNKNOWN_WORD) for word in words(text))

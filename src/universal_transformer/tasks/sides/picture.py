@@ -60,6 +60,9 @@ class Columns(Side):
         """Read a picture file, scaled to the height of the pictures of training."""
         return read_pixels(path, height=self.height, most_columns=self.most_columns)
 
+    def picture(self, value: Frames) -> Pixels:
+        return np.rint(255 * value.T).astype(np.uint8)
+
     def columns(self, pixels: NDArray[np.uint8]) -> Frames:
         """The columns of pixels [row, column] as numbers from 0 to 1."""
         return np.ascontiguousarray(pixels.T, dtype=np.float32) / np.float32(255)
@@ -74,6 +77,7 @@ class Raster(Side):
 
     kind: ClassVar[str] = "raster"
     suffix: ClassVar[str] = ".png"
+    draws: ClassVar[bool] = True
     side: Annotated[int, Range(2, MOST_SIDE)]
     levels: Annotated[int, Range(2, 256)]
 
@@ -105,13 +109,13 @@ class Raster(Side):
         """The ids of a picture."""
         return tuple((FIRST + pixels.astype(np.int64) * self.levels // 256).ravel().tolist())
 
-    def pixels(self, target: Sequence[int]) -> Pixels:
+    def picture(self, value: Sequence[int]) -> Pixels:
         """Grey pixels [side, side] of the ids of a picture: black for intensity 0, white for the last one."""
-        intensities = np.array(target, dtype=np.int64) - FIRST
+        intensities = np.array(value, dtype=np.int64) - FIRST
         return np.rint(intensities * 255 / (self.levels - 1)).astype(np.uint8).reshape(self.side, self.side)
 
     def content(self, target: Sequence[int]) -> bytes:
-        return encode_png(self.pixels(target))
+        return encode_png(self.picture(target))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [f"{index - FIRST}" for index in ids]

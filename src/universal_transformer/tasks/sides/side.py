@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example, Frames
+from universal_transformer.data.picture_files import Pixels
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.files import show
 
@@ -29,6 +30,8 @@ class Side:
     """Of a target: whether an answer goes on where the input ends, as that of a language model does."""
     names_classes: ClassVar[bool] = False
     """Of a target: whether it has classes instead of tokens."""
+    draws: ClassVar[bool] = False
+    """Of a target: whether its answers are pictures, which are sampled."""
     by_character: bool = False
     """Whether a token is one character."""
 
@@ -77,6 +80,15 @@ class Side:
     def pieces(self, ids: Any) -> list[str]:
         """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""
         return self.names(ids)
+
+    def reading_order(self, count: int) -> Sequence[int]:
+        """The `count` positions of a source in the order in which a person reads them."""
+        return range(count)
+
+    def picture(self, value: Any) -> Pixels | None:
+        """Grey pixels [row, column] of a source, or of ids that were written, of a side that is a picture."""
+        del value
+        return None
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """The first character of each source position of the line `text`, and the one after its last, which is the
