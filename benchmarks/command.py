@@ -10,7 +10,7 @@ from typing import Annotated
 
 from universal_transformer.cli.options import File, Folder, MoreThanZero
 from universal_transformer.cli.output import check_writable, note
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.typed import AtLeastOne
 
@@ -33,7 +33,7 @@ DRAWN = "sweep"
 class Bench:
     """Measure this machine. A ratio is the median over turns, a share the ratio over its upper bound."""
 
-    cases: Annotated[tuple[str, ...], Written("CASE", place=Place.WORD)] = ()
+    cases: Annotated[tuple[str, ...], OptionForm("CASE", place=Place.WORD)] = ()
     """What to measure (default: all but gpu): halting, train, decode, continuous, sweep, positions, startup, gpu."""
     json: File = ""
     """Also write all measurements as JSON."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.options import Folder, GivenArguments, MoreThanZero, OnData
 from universal_transformer.cli.output import FAILED, INTERRUPTED, data_dir, note
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
 from universal_transformer.typed import AtLeastOne, Range
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from paper.runs import PlannedRun
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-Names = Annotated[tuple[str, ...], Written("NAME")]
+Names = Annotated[tuple[str, ...], OptionForm("NAME")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Reproduce(OnData):
     command is repeated.
     """
 
-    table: Annotated[str, Written("TABLE", place=Place.WORD)]
+    table: Annotated[str, OptionForm("TABLE", place=Place.WORD)]
     """The table: table1 (bAbI), …; ut recipes lists them."""
     rows: Names = ()
     """Rows by name, or beginnings of names: 10k-single/ut-halting/4, 10k-single/ut (default: all)."""
@@ -48,13 +48,13 @@ class Reproduce(OnData):
     """Third parts of names, in table 1: 1,4,5."""
     seeds: AtLeastOne = 1
     """Number of runs of each row, with seeds 0 to N - 1."""
-    minutes: Annotated[MoreThanZero, Written("M")] | None = None
+    minutes: Annotated[MoreThanZero, OptionForm("M")] | None = None
     """Train each run for M minutes (default: the recipe's minutes or updates)."""
     updates: AtLeastOne | None = None
     """Train each run for N updates; with --minutes, until the first limit is reached."""
-    budget: Annotated[str, Written("TIME")] = ""
+    budget: Annotated[str, OptionForm("TIME")] = ""
     """Time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it."""
-    processes: Annotated[AtLeastOne, Written("K")] = 1
+    processes: Annotated[AtLeastOne, OptionForm("K")] = 1
     """Make up to K runs at a time, each in a process of its own."""
     share: Annotated[int, Range(0)] | None = None
     """Place of this process among those of --processes, which starts them."""

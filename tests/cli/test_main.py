@@ -75,13 +75,13 @@ def test_the_top_level_answers_at_once():
 GREET = """
 from dataclasses import dataclass
 from typing import Annotated
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import Place, OptionForm
 
 @dataclass(frozen=True, kw_only=True)
 class Greet:
     \"\"\"Greet people.\"\"\"
 
-    names: Annotated[tuple[str, ...], Written("NAME", place=Place.WORD)]
+    names: Annotated[tuple[str, ...], OptionForm("NAME", place=Place.WORD)]
     \"\"\"Whom to greet.\"\"\"
     times: int = 1
     \"\"\"How often.\"\"\"

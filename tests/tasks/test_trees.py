@@ -10,10 +10,10 @@ from universal_transformer.data.trees import MOST_DEPTH, Tree, answer_tree, flat
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import Codec, grammar
-from universal_transformer.tasks.data_lines import data_lines
 from universal_transformer.tasks.grammar import MOST_CONSTITUENTS, PARTS, RULES, WORDS, sentences
 from universal_transformer.tasks.parsing import ParsingData
 from universal_transformer.tasks.task import Saved
+from universal_transformer.training.data_lines import data_lines
 
 DOG = "(S (NP (DT the) (NN dog)) (VP (VBD barked)))"
 BARKED = "(S (NP XX XX) (VP XX))"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.options import Computing, Name, OnData, OnTestFiles, RunWord
 from universal_transformer.cli.output import FAILED, data_dir, note, say
-from universal_transformer.cli.parser import Written
+from universal_transformer.cli.parser import OptionForm
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
-from universal_transformer.tasks.own_tests import OwnTests
+from universal_transformer.runs.own_tests import OwnTests
 from universal_transformer.typed import AtLeastOne, typed
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PLOT = "plots/calibration.svg"
 """Where the plot is, in the folder of a run."""
-ShareText = Annotated[str, Written("SHARE")]
+ShareText = Annotated[str, OptionForm("SHARE")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.options import OnData
 from universal_transformer.cli.output import FAILED, data_dir, note, say
-from universal_transformer.cli.parser import Place, Written, options_of, page, refuse
+from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show_path
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class Data(OnData):
     """List the data sets, fetch one from its official source, check them, or look at the data of a recipe."""
 
-    action: Annotated[Literal["list", "fetch", "check"], Written("list|fetch|check", place=Place.WORD)] = "list"
+    action: Annotated[Literal["list", "fetch", "check"], OptionForm("list|fetch|check", place=Place.WORD)] = "list"
     """What to do."""
-    name: Annotated[str, Written("NAME", place=Place.WORD)] = ""
+    name: Annotated[str, OptionForm("NAME", place=Place.WORD)] = ""
     """The data set, for fetch and check (check without a name: all); or a recipe and its fields, for check: ut data
     check pairs --data.train FILE."""
-    fields: Annotated[tuple[str, ...], Written(place=Place.FIELDS)] = ()
+    fields: Annotated[tuple[str, ...], OptionForm(place=Place.FIELDS)] = ()
     help: bool = False
     """Show this page, or of a recipe to check also its fields."""
     help_all: bool = False
@@ -134,7 +134,7 @@ def _check_recipe(name: str, fields: Sequence[str], *, folder: str) -> int:
     from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
     from universal_transformer.runs.opened import load_data
-    from universal_transformer.tasks.data_lines import data_lines
+    from universal_transformer.training.data_lines import data_lines
 
     with data_dir(folder):
         task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))

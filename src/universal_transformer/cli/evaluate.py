@@ -22,7 +22,7 @@ from universal_transformer.cli.options import (
     OnTestFiles,
 )
 from universal_transformer.cli.output import check_writable, data_dir, is_first, say
-from universal_transformer.cli.parser import Written
+from universal_transformer.cli.parser import OptionForm
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
@@ -30,7 +30,7 @@ from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, METRICS
 from universal_transformer.runs.opened import open_with_task
-from universal_transformer.tasks.own_tests import OwnTests
+from universal_transformer.runs.own_tests import OwnTests
 from universal_transformer.typed import AtLeastOne
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
     """Also write the scores with command, hardware, versions and commit."""
     data: Name = ""
     """Score a language model on other data than those of its run: blimp."""
-    group: Annotated[str, Written("COLUMN", name="data.group")] | None = None
+    group: Annotated[str, OptionForm("COLUMN", name="data.group")] | None = None
     """Column of the test files whose values group the figures: a key of JSON lines, or a number of TSV; '' for none
     (default: that of the run)."""
     arguments: GivenArguments = ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.output import FAILED, note, say
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
 from universal_transformer.pretrained_models import FOLDER, PAGE, known, names
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Models:
     """List the pretrained models that are part of the package."""
 
-    name: Annotated[str, Written("NAME", place=Place.WORD)] = ""
+    name: Annotated[str, OptionForm("NAME", place=Place.WORD)] = ""
     """Show the card of this model."""
     check: bool = False
     """Score the sample of the card again (without NAME: of each card), and compare."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, Sampling
 from universal_transformer.typed import AtLeastOne, Range
@@ -13,12 +13,12 @@ from universal_transformer.typed import AtLeastOne, Range
 if TYPE_CHECKING:
     from universal_transformer.decoding.options import DecodingOptions
 
-RunWord = Annotated[str, Written("RUN", place=Place.WORD)]
-Folder = Annotated[str, Written("FOLDER")]
-File = Annotated[str, Written("FILE")]
-Name = Annotated[str, Written("NAME")]
+RunWord = Annotated[str, OptionForm("RUN", place=Place.WORD)]
+Folder = Annotated[str, OptionForm("FOLDER")]
+File = Annotated[str, OptionForm("FILE")]
+Name = Annotated[str, OptionForm("NAME")]
 MoreThanZero = Annotated[float, Range(0, above=True)]
-GivenArguments = Annotated[tuple[str, ...], Written(place=Place.ALL)]
+GivenArguments = Annotated[tuple[str, ...], OptionForm(place=Place.ALL)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Computing:
     """Computes with a trained model."""
 
     halting_execution: Annotated[
-        Literal["auto", "masked"] | None, Written(name="model.execution.halting_execution")
+        Literal["auto", "masked"] | None, OptionForm(name="model.execution.halting_execution")
     ] = None
     """auto: leave out halted positions where that saves time; masked: never (default: as trained)."""
     batch_tokens: AtLeastOne = 16384
@@ -55,19 +55,19 @@ class Computing:
 class Answering(Computing):
     """Lets a model answer, with another depth or search than by default."""
 
-    max_steps: Annotated[AtLeastOne, Written("T")] | None = None
+    max_steps: Annotated[AtLeastOne, OptionForm("T")] | None = None
     """Number of steps, or cap on the steps of a halting model (default: as trained)."""
-    halting_threshold: Annotated[float, Range(0, 1, above=True), Written("P")] | None = None
+    halting_threshold: Annotated[float, Range(0, 1, above=True), OptionForm("P")] | None = None
     """Cumulative probability at which a position halts (default: as trained)."""
-    exit: Annotated[str, Written("KIND:X")] | None = None
+    exit: Annotated[str, OptionForm("KIND:X")] | None = None
     """Stop a position when its state (state_change) or the predicted distribution (output_change) changes by less than
     X, or when the largest probability is above X (confidence), for example confidence:0.9 (default: as trained)."""
     calibration: bool = True
     """Use the depth that ut calibrate found. Without it, or with an option that sets the depth, the depth is that of
     training or of the option."""
-    beams: Annotated[AtLeastOne, Written("K")] = 1
+    beams: Annotated[AtLeastOne, OptionForm("K")] = 1
     """Beam search with K beams; 1 is greedy."""
-    length_penalty: Annotated[float, Range(0, 10), Written("A")] | None = None
+    length_penalty: Annotated[float, Range(0, 10), OptionForm("A")] | None = None
     """Length penalty of a beam search, 0 to 10 (default: 0.6)."""
     max_new_tokens: AtLeastOne | None = None
     """Largest number of tokens of an answer (default: max(L + L/4 + 10, 2 S + 10), where L is the length of the longest
@@ -94,8 +94,8 @@ class Answering(Computing):
 class OnTestFiles:
     """Names test files of its own."""
 
-    test: Annotated[tuple[str, ...], Written("[NAME=]FILE", name="data.test")] = ()
+    test: Annotated[tuple[str, ...], OptionForm("[NAME=]FILE", name="data.test")] = ()
     """Use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled, tagged,
     parsing, pictures, captions)."""
-    test_target: Annotated[tuple[str, ...], Written("FILE", name="data.test_target")] = ()
+    test_target: Annotated[tuple[str, ...], OptionForm("FILE", name="data.test_target")] = ()
     """Target sides of the test files, one for each, if they are files of their own (pairs)."""

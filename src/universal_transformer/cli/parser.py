@@ -1,7 +1,7 @@
 """The one parser: the fields of a dataclass are options, and argparse reads them.
 
 A command is a dataclass with a call. Its options, and those of a configuration (`cli.fields`), are made from the names,
-types, defaults and docstrings of fields; `Written` in a type says what these leave open. Groups of a field may be left
+types, defaults and docstrings of fields; an `OptionForm` says what these leave open. Groups of a field may be left
 out where one field alone has the name: ``--model.depth.max-steps``, ``--model.max-steps`` and ``--max-steps`` are the
 same. A boolean field has two options, ``--model.step.tied`` and ``--model.step.no-tied``. Every mistake is a UserError
 of one line.
@@ -39,8 +39,8 @@ class Place(Enum):
 
 
 @dataclass(frozen=True)
-class Written:
-    """How a field is written, as a part of its type: ``Annotated[str, Written("FOLDER")]``."""
+class OptionForm:
+    """How a field is written, as a part of its type: ``Annotated[str, OptionForm("FOLDER")]``."""
 
     value: str = ""
     """What stands for its value in the help."""
@@ -60,7 +60,7 @@ class Option:
     """`dataclasses.MISSING` if it must be given."""
     text: str
     """What it means."""
-    written: Written = Written()
+    written: OptionForm = OptionForm()
     aliases: tuple[str, ...] = ()
     """Names that it has elsewhere."""
 
@@ -350,17 +350,17 @@ def _either(options: Iterable[Option]) -> str:
     return " or ".join(option.name for option in options)
 
 
-def _written(hint: Any) -> Written:
-    """Return the `Written` in a type; that of a part if the whole has none."""
-    if isinstance(hint, Written):
+def _written(hint: Any) -> OptionForm:
+    """Return the `OptionForm` in a type; that of a part if the whole has none."""
+    if isinstance(hint, OptionForm):
         return hint
-    return next((found for part in get_args(hint) if (found := _written(part)) != Written()), Written())
+    return next((found for part in get_args(hint) if (found := _written(part)) != OptionForm()), OptionForm())
 
 
 def _stated(hint: Any, *, optional: bool) -> Any:
-    """Return a type without its `Written`, and without None unless `optional`: to leave an option out says None."""
+    """Return a type without its `OptionForm`, and without None unless `optional`: to leave an option out says None."""
     parts = get_args(hint)
-    if parts and isinstance(parts[-1], Written):
+    if parts and isinstance(parts[-1], OptionForm):
         return _stated(Annotated[parts[:-1]] if parts[2:] else parts[0], optional=optional)
     if optional or type(None) not in parts:
         return hint

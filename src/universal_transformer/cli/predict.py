@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from universal_transformer.cli.options import Answering, Folder, OfRun
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
@@ -29,14 +29,14 @@ LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
-OneOf = Annotated[AtLeastOne, Written("K")]
+OneOf = Annotated[AtLeastOne, OptionForm("K")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(Answering, OfRun):
     """Predict from a file or from standard input: one result for each line."""
 
-    files: Annotated[tuple[str, ...], Written("FILE", place=Place.WORD)] = ()
+    files: Annotated[tuple[str, ...], OptionForm("FILE", place=Place.WORD)] = ()
     """UTF-8 text, plain or .gz (default: standard input); a model that reads files takes one path a line, or the
     files."""
     output: Folder = ""
@@ -45,11 +45,11 @@ class Predict(Answering, OfRun):
     """One JSON object a line, with scores and steps."""
     choices: OneOf = 3
     """Number of best predictions in each JSON object."""
-    temperature: Annotated[NonNegative, Written("T")] | None = None
+    temperature: Annotated[NonNegative, OptionForm("T")] | None = None
     """Temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)."""
     top_k: OneOf | None = None
     """Sample from the K likeliest tokens (by default all)."""
-    top_p: Annotated[float, Range(0, 1, above=True), Written("P")] = 1.0
+    top_p: Annotated[float, Range(0, 1, above=True), OptionForm("P")] = 1.0
     """Sample from the likeliest tokens that together have this probability."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of sampling (default: 0)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.clone import from_clone, in_clone
-from universal_transformer.cli.parser import Place, Written
+from universal_transformer.cli.parser import OptionForm, Place
 
 if TYPE_CHECKING:
     from universal_transformer.recipes import Recipe
@@ -20,7 +20,7 @@ PACKAGE = "universal_transformer."
 class Recipes:
     """List the recipes; ut train RECIPE --help shows the fields of one."""
 
-    table: Annotated[str, Written("TABLE", place=Place.WORD)] = ""
+    table: Annotated[str, OptionForm("TABLE", place=Place.WORD)] = ""
     """List the rows of a table: table1, …"""
 
     def __call__(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.options import Folder, OnData
 from universal_transformer.cli.output import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say
-from universal_transformer.cli.parser import Place, Written, options_of
+from universal_transformer.cli.parser import OptionForm, Place, options_of
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
@@ -33,18 +33,18 @@ ut train RECIPE [--field value ...] [options]
 class Train(OnData):
     """Train a recipe, each field of which is an option, or continue a run."""
 
-    fields: Annotated[tuple[str, ...], Written(place=Place.FIELDS)] = ()
+    fields: Annotated[tuple[str, ...], OptionForm(place=Place.FIELDS)] = ()
     run: Folder = ""
     """Folder of the run (default: runs/RECIPE-DIGEST)."""
-    resume: Annotated[str, Written("RUN")] = ""
+    resume: Annotated[str, OptionForm("RUN")] = ""
     """Continue a run from its last checkpoint."""
-    accept_change: Annotated[tuple[str, ...], Written("FIELD")] = ()
+    accept_change: Annotated[tuple[str, ...], OptionForm("FIELD")] = ()
     """Change a field deliberately when a run continues. For example a learning rate after a loss that was not finite:
     --learning-rate 1e-4 --accept-change training.learning_rate."""
-    stage: Annotated[str, Written("halting")] = ""
+    stage: Annotated[str, OptionForm("halting")] = ""
     """Train only a halting unit on the weights of a trained run. Positions then stop where predictions stop improving;
     a new folder is written (default: RUN-halting)."""
-    from_: Annotated[str, Written("RUN")] = ""
+    from_: Annotated[str, OptionForm("RUN")] = ""
     """Start from the weights of another run, or of a pretrained model (ut models). Copied are tensors of equal name and
     shape, and the rows of tokens that are in both vocabularies."""
     dry_run: bool = False
@@ -212,7 +212,7 @@ def start(
     accepted: Sequence[str] = (),
 ) -> TrainingResult:
     """Print the data and the folder, then train; torch is imported here."""
-    from universal_transformer.tasks.data_lines import data_lines
+    from universal_transformer.training.data_lines import data_lines
 
     if not quiet:
         # without test files the validation examples are the test set: they are listed once

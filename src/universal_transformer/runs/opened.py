@@ -20,8 +20,8 @@ from universal_transformer.typed import listed
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
+    from universal_transformer.runs.own_tests import OwnTests
     from universal_transformer.tasks.codec import Codec
-    from universal_transformer.tasks.own_tests import OwnTests
     from universal_transformer.tasks.task import Task, TaskData
     from universal_transformer.training.config import RunConfig
 

@@ -25,7 +25,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
-from universal_transformer.tasks.sides.picture import Columns
+from universal_transformer.tasks.sides.picture import PixelColumns
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.text import Text
 from universal_transformer.tasks.task import Saved, Task
@@ -39,14 +39,14 @@ TURN, GROWTH, SHIFT = math.radians(10), 0.1, 2.0
 """Largest distortion of a digit to train on: radians, share of its size, pixels."""
 
 
-CaptionCodec = Codec[Columns, Text]
+CaptionCodec = Codec[PixelColumns, Text]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionsData(OwnPictures):
     """Pictures and captions: handwritten digits alone and in rows, or your own."""
 
-    sides: ClassVar[Sides] = (Columns, Text)
+    sides: ClassVar[Sides] = (PixelColumns, Text)
     train: str = ""
     """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
     picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
@@ -103,7 +103,7 @@ class CaptionsData(OwnPictures):
 
     def _codec(self, captions: Sequence[str]) -> CaptionCodec:
         tokenizer = make_tokenizer(self.tokenizer, captions, vocabulary_size=self.vocabulary_size, lower_case=False)
-        return Codec(Columns(self.height, self.most_columns), Text(tokenizer, self.max_length))
+        return Codec(PixelColumns(self.height, self.most_columns), Text(tokenizer, self.max_length))
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.height)

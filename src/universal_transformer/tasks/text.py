@@ -27,21 +27,21 @@ from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_text import blocks, map_text, read_text, stored_blocks
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Continuation
+from universal_transformer.tasks.sides.text import RunningText
 from universal_transformer.tasks.task import HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 LINES_AT_ONCE = 10_000
 
 
-TextCodec = Codec[Continuation, Continuation]
+TextCodec = Codec[RunningText, RunningText]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextData:
     """A language model on your own text files."""
 
-    sides: ClassVar[Sides] = (Continuation, Continuation)
+    sides: ClassVar[Sides] = (RunningText, RunningText)
     FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "tokenizer")
     train: str = ""
     """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz. Or a folder of such
@@ -87,7 +87,7 @@ class TextData:
     def _new(self) -> Task:
         check_file("train", self.train, needs=("UTF-8 text", "a folder of it"))
         tokenizer, store = self._encoded(self._learn)
-        codec = Codec.shared(Continuation(tokenizer=tokenizer, block_length=self.block_length))
+        codec = Codec.shared(RunningText(tokenizer=tokenizer, block_length=self.block_length))
         parts = {part: _read(getattr(self, part), part=part) for part in self._named}
         parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
         examples: dict[str, Examples] = {part: _blocks(codec, lines) for part, lines in parts.items()}

@@ -37,7 +37,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call, Model
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
-from universal_transformer.tasks.data_lines import data_lines
+from universal_transformer.training.data_lines import data_lines
 from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.update_cost import MeasuredUpdates, UpdateCost

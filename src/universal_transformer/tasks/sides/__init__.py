@@ -7,19 +7,19 @@ from universal_transformer.tasks.sides.classes import Classes
 from universal_transformer.tasks.sides.facts import Facts
 from universal_transformer.tasks.sides.names import Names
 from universal_transformer.tasks.sides.observations import Observations
-from universal_transformer.tasks.sides.picture import Columns, Raster
+from universal_transformer.tasks.sides.picture import PixelColumns, Raster
 from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Side
 from universal_transformer.tasks.sides.sound import Heard, Spoken
 from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.sides.tags import Tags
-from universal_transformer.tasks.sides.text import Continuation, Text
+from universal_transformer.tasks.sides.text import RunningText, Text
 from universal_transformer.tasks.sides.tree import Brackets
 
 SIDES: dict[str, type[Side]] = {
     side.kind: side
     for side in (
-        *(Text, Continuation, Sentence, Symbols, Names, Facts, Cells, Columns, Heard, Observations),
+        *(Text, RunningText, Sentence, Symbols, Names, Facts, Cells, PixelColumns, Heard, Observations),
         *(Classes, Tags, Brackets, Raster, Spoken),
     )
 }

@@ -27,7 +27,7 @@ MOST_SIDE = 64
 
 
 @dataclass(frozen=True)
-class Columns(Side):
+class PixelColumns(Side):
     """The columns of pixels of a picture file, from left to right, as numbers from 0 to 1."""
 
     kind: ClassVar[str] = "columns"

@@ -1,4 +1,4 @@
-"""Text with a tokenizer: the input or the answer of a model, or (`Continuation`) both in one sequence."""
+"""Text with a tokenizer: the input or the answer of a model, or (`RunningText`) both in one sequence."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Text(Side):
 
 
 @dataclass(frozen=True)
-class Continuation(Side):
+class RunningText(Side):
     """The text of a language model: a line is a prompt, which the model continues."""
 
     kind: ClassVar[str] = "continuation"
