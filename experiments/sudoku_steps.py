@@ -27,7 +27,8 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.models.model import Model
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks.boards import Board
-from universal_transformer.tasks.sudoku import BLANK, SHAPES, SudokuData
+from universal_transformer.tasks.sides.board import BLANK, SHAPES
+from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig
 

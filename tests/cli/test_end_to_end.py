@@ -181,7 +181,7 @@ def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
     assert errors(shown.err) == 1
     assert "warning: output line 3: the model does not know 'zebra'" in shown.err
     assert [one.get("unknown") for one in found] == [[], [], ["zebra"], None, []]
-    assert "standard input:4: a source of 21 tokens" in shown.err
+    assert "standard input:4: a text of 21 tokens" in shown.err
     typed(f"{long}\n{long}\n".encode())
     assert main(["predict", str(pairs)]) == 2
     assert capsys.readouterr().out == "\n\n"

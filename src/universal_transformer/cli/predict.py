@@ -65,12 +65,6 @@ class Predict(Answering, OfRun):
         stdin = self.files in ((), ("-",))
         if stdin and sys.stdin is None:
             raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
-        for file in () if stdin else self.files:
-            if not Path(file).exists():
-                raise UserError(
-                    f"{show_path(file)}: no such file; text is given by standard input: "
-                    f"echo {quoted(file)} | ut predict {quoted(self.run)}"
-                )
         from universal_transformer.evaluation.calibration import calibrated, written_freely
         from universal_transformer.evaluation.prediction import predict
         from universal_transformer.runs.opened import open_run
@@ -94,7 +88,7 @@ class Predict(Answering, OfRun):
         answers = predict(
             run.model,
             run.codec,
-            results.examples(_outcomes(run.codec, [None] if stdin else self.files)),
+            results.examples(_outcomes(run.codec, [None] if stdin else self.files, run=self.run)),
             options=inference,
             num_choices=self.choices,
             batch_tokens=self.batch_tokens,
@@ -208,7 +202,7 @@ def _draws(config: BaseConfig) -> bool:
     return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
 
 
-def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None]) -> Iterator[tuple[Example, str] | str]:
+def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None], *, run: str) -> Iterator[tuple[Example, str] | str]:
     """Yield, for each line of the file (None: standard input), its example and the line, or an error message.
 
     There are several files only if the codec reads files, each of which is an input itself.
@@ -217,6 +211,11 @@ def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None]) -> Iterator[t
     if len(files) > 1 and not suffixes:
         raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
     for file in files:
+        if file is not None and not suffixes and not Path(file).exists():
+            raise UserError(
+                f"{show_path(file)}: no such file; text is given by standard input: "
+                f"echo {quoted(file)} | ut predict {quoted(run)}"
+            )
         if file is None or not suffixes or not file.lower().endswith(suffixes):
             yield from _lines(codec, file, suffixes=suffixes)
             continue

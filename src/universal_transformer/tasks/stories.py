@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar, Literal
 from universal_transformer.data.example import Example
 from universal_transformer.data.stories import Question, parse
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.facts import FactCodec, encode_question, fact_codec
+from universal_transformer.tasks.facts import encode_question, fact_codec
 from universal_transformer.tasks.sides.classes import Classes
 from universal_transformer.tasks.sides.facts import Facts
 from universal_transformer.tasks.sides.side import Sides
@@ -155,9 +155,10 @@ class StoriesData:
             raise UserError(f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}")
 
     def load(self, saved: Saved | None = None) -> Task:
-        """Tell the stories and encode them; of a new run, words and answers are those of training."""
+        """Tell the stories and encode them; words and answers are those of training."""
+        del saved  # the codec follows from the fields
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
-        codec: FactCodec = saved.codec if saved else fact_codec(splits["train"], recent_first=self.recent_first)
+        codec = fact_codec(splits["train"], recent_first=self.recent_first)
 
         def encode(split: Split) -> tuple[Example, ...]:
             counted = ((asked, len(asked.supports)) for asked in splits[split])
