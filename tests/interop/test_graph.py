@@ -118,7 +118,7 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
     ("fields", "message"),
     [
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
-        ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
+        ({"plain_layers_before": 1}, r"^model\.kind=tensor2tensor: "),
         ({"halting": True, "halting.rule": "stick_breaking"}, r"^model\.halting\.rule='stick_breaking': "),
         (
             {"architecture": "classifier", "num_classes": 9, "inputs.kind": "frames", "inputs.features": 3},
