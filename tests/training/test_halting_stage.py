@@ -196,7 +196,7 @@ def test_a_run_whose_model_is_of_another_task_is_refused(stories, tmp_path, caps
     shutil.copytree(find("sudoku") / "model", run / "model")
     assert main(["train", str(run), "--stage", "halting"]) == 2
     assert capsys.readouterr().err == (
-        f"ut: {run}: the codec in model is of kind sudoku; the data in config.json need facts\n"
+        f"ut: {run}: the codec in model is of kinds board and board; the data in config.json need facts and classes\n"
     )
 
 
