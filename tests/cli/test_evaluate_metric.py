@@ -25,10 +25,11 @@ def scored(tmp_path, monkeypatch):
     [
         ("demo", "classes", {"error": lambda own: own["error"], "accuracy": lambda own: 1 - own["error"] / 100}),
         ("addition", "bleu", {"exact_match": lambda own: own["sequence_accuracy"]}),
-        (
+        pytest.param(
             "sudoku",
             "tags",
             {name: lambda own, name=name: own[name] for name in ("position_accuracy", "sequence_accuracy")},
+            marks=pytest.mark.slow,  # its boards are drawn first
         ),
     ],
 )
