@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-from universal_transformer.cli.options import File, Folder, MoreThanZero
 from universal_transformer.cli.output import check_writable, note
 from universal_transformer.cli.parser import OptionForm, Place
+from universal_transformer.cli.shared_options import File, Folder, MoreThanZero
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.typed import AtLeastOne
 

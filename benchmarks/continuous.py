@@ -26,9 +26,9 @@ from universal_transformer.decoding import DecodingOptions, Generated, Request, 
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
 from universal_transformer.models.components import DepthConfig, OutputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.universal import LanguageModel
-from universal_transformer.nn.config import HaltingConfig, StepConfig
+from universal_transformer.nn.step_config import HaltingConfig, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4

@@ -15,10 +15,10 @@ from benchmarks.timing import Side, alternate, comparison, medians
 from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.universal import EncoderDecoder
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import StepConfig
+from universal_transformer.nn.step_config import StepConfig
 
 SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
 VOCABULARY, NEW_TOKENS = 8000, 32

@@ -8,14 +8,14 @@ import torch
 
 from universal_transformer.axes import States
 from universal_transformer.models.components import CoordinatesConfig, DepthConfig
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.universal import EncoderDecoder, LanguageModel
-from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.trace import Trace
 
 RandomGenerator = TypeVar("RandomGenerator", EncoderDecoder, LanguageModel)

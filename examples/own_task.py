@@ -18,7 +18,7 @@ from universal_transformer.tasks import TASKS, Codec, Task
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.task import Saved
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,10 +33,10 @@ from torch import nn
 from universal_transformer.interop.tensor2tensor_parts import OfficialCoordinates, OfficialRecurrence
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.block import Block, PostNorm
-from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.context import Context, Depth
 from universal_transformer.nn.coordinates import SinusoidalPositions
 from universal_transformer.nn.halting import ACT
+from universal_transformer.nn.step_config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.transition import FeedForward
 
 HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it

@@ -30,7 +30,7 @@ from paper.tables import TABLES
 from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, kind_of_collapse
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
-from universal_transformer.models.config import config_from_dict
+from universal_transformer.models.model_config import config_from_dict
 
 RESULTS = PROJECT / "results"
 ALIKE, BETTER = 0.95, 0.02

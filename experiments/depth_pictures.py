@@ -29,7 +29,7 @@ from universal_transformer.evaluation.report import Report
 from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean, svg
 from universal_transformer.explore.figures import PAPER_STEPS
 from universal_transformer.files import write_bytes
-from universal_transformer.models.config import config_from_dict
+from universal_transformer.models.model_config import config_from_dict
 from universal_transformer.tasks.sudoku import GIVENS
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from universal_transformer.rules import Exit
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Prediction
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import code_in_use, show_commit
+from universal_transformer.training.run_config import RunConfig
 
 COUNT = 300
 FARTHEST = 4

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from universal_transformer.runs.trainer import TrainingResult
     from universal_transformer.tasks.task import Task
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
 PROJECT = Path(__file__).parents[1]
 STUDIES = PROJECT / "results" / "studies"

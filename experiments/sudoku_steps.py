@@ -30,7 +30,7 @@ from universal_transformer.tasks.boards import Board
 from universal_transformer.tasks.sides.board import BLANK, SHAPES
 from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Task
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 
 STEPS = {4: (1, 2, 3, 4, 6, 8, 16), 6: (8, 12, 16, 24, 32, 48), 9: (8, 12, 16, 24, 32, 48)}
 """Side of a board -> steps in the test."""

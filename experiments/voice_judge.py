@@ -32,7 +32,7 @@ from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import Run, open_run
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.sound import Heard, Spoken
+from universal_transformer.tasks.sides.recording import Heard, Spoken
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT, VoiceData
 from universal_transformer.training.provenance import code_in_use, hardware

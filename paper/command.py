@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.options import Folder, GivenArguments, MoreThanZero, OnData
 from universal_transformer.cli.output import FAILED, INTERRUPTED, data_dir, note
 from universal_transformer.cli.parser import OptionForm, Place
+from universal_transformer.cli.shared_options import Folder, GivenArguments, MoreThanZero, OnData
 from universal_transformer.errors import UserError
 from universal_transformer.typed import AtLeastOne, Range
 

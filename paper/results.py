@@ -18,7 +18,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show_path
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.pretrained_models.card import Figures as Figures
-from universal_transformer.training.config import digest
+from universal_transformer.training.run_config import digest
 from universal_transformer.typed import typed
 
 FORMAT = 1

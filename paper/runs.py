@@ -18,8 +18,8 @@ from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.recipes.command import train_command
 from universal_transformer.runs.folder import CONFIG, METRICS, REPORT
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import Code, code_in_use, hardware
+from universal_transformer.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task

@@ -10,7 +10,7 @@ from universal_transformer.evaluation.scores import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES, Recipe
 from universal_transformer.recipes.variants import norm_after_sums, twice_the_depth
 from universal_transformer.tasks.babi import TASK_NAMES
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 COLUMNS = {

@@ -3,7 +3,7 @@
 import dataclasses
 
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.typed import leaves, replaced
 
 PATHS = {

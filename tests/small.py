@@ -8,20 +8,13 @@ from torch import nn
 from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.execution.compaction import install
 from universal_transformer.models.components import NORMS, TRANSITIONS, CoordinatesConfig, DepthConfig
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import RecurrenceBuilder
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.positions.numbering import count_positions
 from universal_transformer.models.positions.rotary import RotaryCrossAttention, RotarySelfAttention
 from universal_transformer.models.target import decoder_mask
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import (
-    AttentionConfig,
-    HaltingConfig,
-    Sizes,
-    StepConfig,
-    TransitionConfig,
-)
 from universal_transformer.nn.context import (
     NOTHING,
     AttentionRecord,
@@ -32,6 +25,13 @@ from universal_transformer.nn.context import (
 )
 from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.step_config import (
+    AttentionConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    TransitionConfig,
+)
 from universal_transformer.rules import HALTING_RULES
 from universal_transformer.rules.length import AsManyStepsAsPositions, of_lengths
 

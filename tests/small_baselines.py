@@ -3,7 +3,7 @@
 import torch
 
 from configs import config_of
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.registry import build
 
 VOCABULARY = 9

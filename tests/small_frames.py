@@ -5,7 +5,7 @@ import math
 import torch
 
 from universal_transformer.models.components import InputsConfig, VocabularyConfig
-from universal_transformer.nn.config import HaltingConfig, Sizes
+from universal_transformer.nn.step_config import HaltingConfig, Sizes
 
 SIZES = Sizes(width=8, filter_width=12, num_heads=2)
 INPUTS = {

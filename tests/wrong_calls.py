@@ -8,7 +8,7 @@ import sys
 import torch
 
 import universal_transformer as ut
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.interop import tensor2tensor
 from universal_transformer.registry import build

@@ -33,8 +33,8 @@ from universal_transformer.recipes.command import train_command
 from universal_transformer.runs.folder import CONFIG, METRICS
 from universal_transformer.runs.journal import ending, read_metrics
 from universal_transformer.runs.opened import load_task, open_run
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import Code
+from universal_transformer.training.run_config import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)

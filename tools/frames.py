@@ -36,10 +36,10 @@ import universal_transformer
 from universal_transformer.cli.predict import Predict
 from universal_transformer.data.batch import Batch
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.pretrained import CONFIG
 from universal_transformer.nn.attention import SelfAttention
-from universal_transformer.nn.config import HaltingConfig, Sizes
+from universal_transformer.nn.step_config import HaltingConfig, Sizes
 from universal_transformer.pretrained_models import find
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.training.objective import objective

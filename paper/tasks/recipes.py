@@ -7,7 +7,7 @@ from paper.tasks.lambada import LambadaData, ReadingData
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.start import family, named, start
 from universal_transformer.recipes.variants import SMALL_SIZES, variants
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 _SIX_STEPS = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         OutputsConfig,
         VocabularyConfig,
     )
-    from universal_transformer.models.config import ModelConfig
+    from universal_transformer.models.model_config import ModelConfig
     from universal_transformer.models.outputs import FrameOutput, ModelOutput
     from universal_transformer.models.universal import (
         Classifier,
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
         LanguageModel,
         Tagger,
     )
-    from universal_transformer.nn.config import (
+    from universal_transformer.nn.context import Kept
+    from universal_transformer.nn.step_config import (
         AttentionConfig,
         HaltingConfig,
         Sizes,
         StepConfig,
         TransitionConfig,
     )
-    from universal_transformer.nn.context import Kept
     from universal_transformer.nn.trace import Trace
     from universal_transformer.presets import SIZES, preset
     from universal_transformer.registry import build, load_pretrained
@@ -58,22 +58,22 @@ _HOME = {
     "load_pretrained": "registry",
     "DepthOptions": "models.call",
     "Classifier": "models.universal",
-    "ExecutionConfig": "models.config",
-    "InputsConfig": "models.config",
-    "GenerationConfig": "models.config",
-    "ModelConfig": "models.config",
-    "OutputsConfig": "models.config",
-    "VocabularyConfig": "models.config",
+    "ExecutionConfig": "models.model_config",
+    "InputsConfig": "models.model_config",
+    "GenerationConfig": "models.model_config",
+    "ModelConfig": "models.model_config",
+    "OutputsConfig": "models.model_config",
+    "VocabularyConfig": "models.model_config",
     "SIZES": "presets",
     "preset": "presets",
-    "AttentionConfig": "nn.config",
+    "AttentionConfig": "nn.step_config",
     "CoordinatesConfig": "models.components",
     "DepthConfig": "models.components",
     "Exit": "rules",
-    "HaltingConfig": "nn.config",
-    "Sizes": "nn.config",
-    "StepConfig": "nn.config",
-    "TransitionConfig": "nn.config",
+    "HaltingConfig": "nn.step_config",
+    "Sizes": "nn.step_config",
+    "StepConfig": "nn.step_config",
+    "TransitionConfig": "nn.step_config",
     "EncoderDecoder": "models.universal",
     "FrameGenerator": "models.universal",
     "LanguageModel": "models.universal",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from universal_transformer.interop import tensor2tensor_config
-from universal_transformer.models.config import ModelConfig, refusal
-from universal_transformer.nn.config import Sizes
+from universal_transformer.models.model_config import ModelConfig, refusal
+from universal_transformer.nn.step_config import Sizes
 from universal_transformer.typed import listed, replaced
 
 PRESETS: dict[str, ModelConfig] = {"paper": ModelConfig(), "tensor2tensor": tensor2tensor_config.PRESET}

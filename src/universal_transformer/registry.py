@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from universal_transformer.files import show_path
-from universal_transformer.models.config import BaseConfig, config_from_dict
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import BaseConfig, config_from_dict
 from universal_transformer.models.pretrained import CONFIG, find_model, read_config
 from universal_transformer.models.universal import Classifier, EncoderDecoder, FrameGenerator, LanguageModel, Tagger
 

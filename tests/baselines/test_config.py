@@ -6,11 +6,11 @@ import pytest
 
 from configs import config_of
 from training import tiny
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli.fields import override
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import config_from_dict
-from universal_transformer.training.config import RunConfig
+from universal_transformer.models.model_config import config_from_dict
+from universal_transformer.training.run_config import RunConfig
 
 KINDS = [LstmConfig(bidirectional=True), NeuralGpuConfig(cutoff=1.0), config_of(halting=True)]
 

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from small_baselines import small_lstm, small_neural_gpu
 from training import tiny
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.decoding import Sampling, beam_search, generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError

@@ -6,7 +6,7 @@ import torch
 from baselines.test_lstm import embedded, read, real, zeros
 from configs import config_of
 from small_baselines import small_lstm
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.heads import FLOOR, Pointer
 from universal_transformer.registry import build, load_pretrained

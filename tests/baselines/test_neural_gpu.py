@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from small_baselines import small_neural_gpu
 from training import tiny
-from universal_transformer.baselines.config import NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import NeuralGpuConfig
 from universal_transformer.baselines.neural_gpu import gate, num_places
 from universal_transformer.decoding import Beams, Sampling, beam_search, generate
 from universal_transformer.decoding.options import DecodingOptions

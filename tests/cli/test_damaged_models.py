@@ -19,7 +19,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
 from universal_transformer.manifest import MANIFEST
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.runs.folder import save_model

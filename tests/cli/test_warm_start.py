@@ -10,7 +10,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import Codec
-from universal_transformer.training.config import RunConfig, WarmStart
+from universal_transformer.training.run_config import RunConfig, WarmStart
 from universal_transformer.training.warm_start import copy_matching
 
 SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "None", "--quiet"]

@@ -16,8 +16,8 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
 from universal_transformer.models.components import DepthConfig, InputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import Sizes
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import Sizes
 from universal_transformer.registry import build
 
 VARIANTS = variants()

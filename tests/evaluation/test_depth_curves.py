@@ -313,7 +313,7 @@ def test_a_model_of_one_step_has_nothing_to_calibrate():
 
 
 def test_a_model_without_depth_has_nothing_to_calibrate(tmp_path):
-    from universal_transformer.baselines.config import LstmConfig
+    from universal_transformer.baselines.baseline_config import LstmConfig
 
     path = tmp_path / "train.tsv"
     path.write_text("".join(f"a b {n}\t{'xy'[n % 2]}\n" for n in range(100)))

@@ -23,10 +23,10 @@ from universal_transformer.tasks import ControlData, ParsingData, PicturesData, 
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.pairs import PairsData
-from universal_transformer.tasks.sides.sound import Spoken
+from universal_transformer.tasks.sides.recording import Spoken
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 
 OPTIONS = DecodingOptions()

@@ -14,8 +14,8 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.metrics.neighbours import WEIGHT, NeighbourTable
 from universal_transformer.models.components import DepthConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks import PicturesData
 from universal_transformer.training.comparison import trivial_score

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from small_models import small
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.errors import UserError
 from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.models.components import VocabularyConfig

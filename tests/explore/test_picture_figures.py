@@ -10,8 +10,8 @@ from universal_transformer.explore.picture_figures import drawn_picture, read_pi
 from universal_transformer.explore.report_page import draw, render
 from universal_transformer.explore.story import choose_examples, examine
 from universal_transformer.models.components import DepthConfig, InputsConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks import CaptionsData, PicturesData
 

@@ -17,13 +17,13 @@ from universal_transformer.interop.tensor2tensor_config import (
     Tensor2TensorConfig,
 )
 from universal_transformer.interop.tensor2tensor_parts import OfficialBuilder, OfficialSource, PadRemover
-from universal_transformer.models.config import ModelConfig, config_from_dict
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
 from universal_transformer.models.universal import EncoderDecoder
-from universal_transformer.nn.config import Sizes as ModelSizes
-from universal_transformer.nn.config import TransitionConfig
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.coordinates import sinusoid
 from universal_transformer.nn.halting import FixedDepth
+from universal_transformer.nn.step_config import Sizes as ModelSizes
+from universal_transformer.nn.step_config import TransitionConfig
 from universal_transformer.nn.transition import FeedForward
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.rules import Exit

@@ -11,7 +11,7 @@ from universal_transformer import (
     Tagger,
     VocabularyConfig,
 )
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.errors import UserError
 from universal_transformer.typed import replaced
 

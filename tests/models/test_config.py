@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig, config_from_dict
-from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.presets import PRESETS, SIZES, preset
 from universal_transformer.registry import build
 from universal_transformer.typed import leaves, replaced

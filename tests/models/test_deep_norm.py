@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 

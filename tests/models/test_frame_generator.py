@@ -18,10 +18,10 @@ from universal_transformer.models.components import (
     OutputsConfig,
     VocabularyConfig,
 )
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.universal import EncoderDecoder, FrameGenerator
-from universal_transformer.nn.config import HaltingConfig, StepConfig
+from universal_transformer.nn.step_config import HaltingConfig, StepConfig
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.rules import Exit
 

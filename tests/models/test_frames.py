@@ -16,11 +16,11 @@ from universal_transformer.models.components import (
     OutputsConfig,
     VocabularyConfig,
 )
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.frames import FrameInput, PatchInput, check_frames
+from universal_transformer.models.frame_input import FrameInput, PatchInput, check_frames
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.positions.sinusoids import PicturePositions
-from universal_transformer.nn.config import Sizes, StepConfig
 from universal_transformer.nn.coordinates import SinusoidalPositions, sinusoid
+from universal_transformer.nn.step_config import Sizes, StepConfig
 from universal_transformer.registry import build
 
 OUTPUTS = ("classifier", "tagger", "encoder_decoder", "raster")

@@ -11,9 +11,9 @@ from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import InputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig, config_from_dict
 from universal_transformer.models.inputs import FactInput, TokenInput
-from universal_transformer.nn.config import Sizes
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
+from universal_transformer.nn.step_config import Sizes
 from universal_transformer.registry import build
 
 CONFIG = config_of(vocabulary_size=5, max_fact_words=2, padding_id=3)

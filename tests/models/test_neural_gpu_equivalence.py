@@ -20,11 +20,11 @@ from universal_transformer.models.model import Call
 from universal_transformer.models.norms import PreNorm
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.block import Block, PostNorm
-from universal_transformer.nn.config import AttentionConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder
 from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.step_config import AttentionConfig, Sizes, StepConfig, TransitionConfig
 
 WIDTH, FILTER, HEADS = 6, 10, 2
 CONVOLUTION = TransitionConfig(kind="separable_convolution")

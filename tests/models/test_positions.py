@@ -16,7 +16,7 @@ from universal_transformer.models.positions.numbering import (
     restart_positions,
 )
 from universal_transformer.models.positions.rotary import RotaryPositions
-from universal_transformer.nn.config import Sizes
+from universal_transformer.nn.step_config import Sizes
 
 
 @given(

@@ -15,7 +15,7 @@ from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import depth_loop

@@ -11,8 +11,8 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import Sampling
 from universal_transformer.models.components import DepthConfig, GenerationConfig, OutputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 

@@ -11,10 +11,10 @@ from small import context, go, right_padding, small_recurrence
 from small_models import SIZES
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import DepthOptions
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.halting import ACT, Accumulating, FixedDepth, Step
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.registry import build
 
 PROBABILITIES = st.integers(1, 6).flatmap(

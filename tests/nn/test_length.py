@@ -11,7 +11,7 @@ from small import WIDTH, count_rows, go, left_padding, right_padding, small_recu
 from universal_transformer.errors import UserError
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.models.components import MOST_STEPS, DepthConfig
-from universal_transformer.models.config import config_from_dict
+from universal_transformer.models.model_config import config_from_dict
 from universal_transformer.registry import build
 from universal_transformer.rules.length import AsManyStepsAsPositions
 

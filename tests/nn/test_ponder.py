@@ -10,9 +10,9 @@ import oracles
 from small import WIDTH, cache_for, context, context_of, go, piecewise, right_padding, small_recurrence
 from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import install
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.halting import FixedDepth, Step
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules.ponder import PonderNet, log_distribution, log_prior
 
 LENGTHS = (5, 3, 1)

@@ -9,8 +9,8 @@ import oracles
 from small import WIDTH, cache_for, context_of, go, left_padding, piecewise, right_padding, small_recurrence
 from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop, install
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.recurrence import depth_loop
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules.stick_breaking import StickBreaking
 
 LENGTHS = (6, 3, 5, 1)

@@ -7,7 +7,7 @@ import oracles
 from small import SIZES, WIDTH, context, right_padding, stir
 from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.models.convolution import SeparableConvolution
-from universal_transformer.nn.config import TransitionConfig
+from universal_transformer.nn.step_config import TransitionConfig
 from universal_transformer.nn.transition import FeedForward
 
 

@@ -18,9 +18,9 @@ from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.randomness import depth_of
 from universal_transformer.training.run import TrainingRun
+from universal_transformer.training.run_config import TrainingConfig
 
 FEW = StoriesData(train_stories=20, validation_stories=4, test_stories=4)
 

@@ -10,7 +10,7 @@ import pytest
 from paper.results import ResultsFile
 from small_results import result
 from universal_transformer.errors import UserError
-from universal_transformer.training.config import RunConfig, digest
+from universal_transformer.training.run_config import RunConfig, digest
 
 RECORDED = Path(__file__).parents[2] / "results" / "paper"
 FIRST, SECOND = result(), result(seed=1, error=3.5, commit=None, clean=None)

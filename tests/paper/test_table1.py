@@ -19,7 +19,7 @@ from universal_transformer.evaluation.scores import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES
 from universal_transformer.recipes.command import train_command
 from universal_transformer.registry import build
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 

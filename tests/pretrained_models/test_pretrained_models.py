@@ -13,7 +13,7 @@ from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE, find, is_pretrained, names
 from universal_transformer.pretrained_models.card import HEADER, page, read_card
 from universal_transformer.recipes import RECIPES
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 
 LARGEST, ALL = 1_300_000, 6_000_000  # bytes of weights
 ROOT = Path(__file__).parents[2]

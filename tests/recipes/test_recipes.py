@@ -9,7 +9,7 @@ import torch
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (
@@ -21,7 +21,7 @@ from universal_transformer.tasks import (
     StoriesData,
     SudokuData,
 )
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData, ControlData)
@@ -113,7 +113,7 @@ def test_recipes_import_no_torch():
 
 def test_importing_recipes_runs_none():
     code = (
-        "from universal_transformer.training.config import RunConfig;"
+        "from universal_transformer.training.run_config import RunConfig;"
         "made = [];"
         "RunConfig.__init__ = lambda config, **fields: made.append(fields);"
         "import universal_transformer.recipes; print(made)"

@@ -8,7 +8,7 @@ from torch import nn
 
 from small import WIDTH, cache_for, go, left_padding, piecewise, right_padding, small_recurrence
 from universal_transformer.execution.compaction import CompactLoop, install
-from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules import EXITS, HALTING_RULES, Exit, stops_at
 
 MEMBERS = [*HALTING_RULES, *EXITS]

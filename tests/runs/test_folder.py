@@ -16,7 +16,7 @@ from universal_transformer.registry import build
 from universal_transformer.runs import folder as folders
 from universal_transformer.runs.resume import ACCEPTABLE, LIMITS, check_usable
 from universal_transformer.tasks import StoriesData
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 
 
 @contextmanager

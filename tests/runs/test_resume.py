@@ -15,8 +15,8 @@ from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import PairsData
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.validation import ValidationScore
 
 

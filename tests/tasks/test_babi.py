@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from universal_transformer.data.stories import parse
+from universal_transformer.data.story_lines import parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines
 from universal_transformer.tasks.babi import TASK_NAMES, BabiData

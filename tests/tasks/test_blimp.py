@@ -9,8 +9,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks import blimp
 from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.tokenized import Text
 
 GROUPS = [group for groups in SETS.values() for group in groups]
 PAIRS = [("The keys are here.", "The keys is here."), ("A zebra runs.", "A zebra run.")]

@@ -23,9 +23,9 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.control import ControlData
 from universal_transformer.tasks.environments import ENVIRONMENTS
-from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 
 FEW = {"train_episodes": 2, "validation_episodes": 1, "test_episodes": 3}

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from universal_transformer.data.stories import parse
+from universal_transformer.data.story_lines import parse
 from universal_transformer.tasks.exchange import CLASSES, ExchangedExamples
 from universal_transformer.tasks.facts import encode_question, fact_codec
 

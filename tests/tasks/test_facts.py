@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.data.example import NO_CLASS
-from universal_transformer.data.stories import Question, parse, words
+from universal_transformer.data.story_lines import Question, parse, words
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.facts import encode_question, fact_codec
-from universal_transformer.tasks.sides.facts import UNKNOWN_WORD
+from universal_transformer.tasks.sides.fact_list import UNKNOWN_WORD
 
 STORY = [
     "1 Ada went to the mill.",

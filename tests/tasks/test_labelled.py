@@ -9,7 +9,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.labelled import LabelledData
 

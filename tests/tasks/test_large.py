@@ -17,7 +17,7 @@ from universal_transformer.data.example import size
 from universal_transformer.data.text_table import TextRow
 from universal_transformer.data.tokenizer import KINDS
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import PairsData, TextData, large, large_pairs
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import Saved, Task, with_absolute_files

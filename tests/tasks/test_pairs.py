@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from universal_transformer.data.tokenizer import END, KINDS, UNKNOWN, until_end
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import metric_of
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.pairs import PairsData
 

@@ -17,7 +17,7 @@ from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import Codec, speech
-from universal_transformer.tasks.sides.sound import MIDDLE, SPREAD, Heard, scaled
+from universal_transformer.tasks.sides.recording import MIDDLE, SPREAD, Heard, scaled
 from universal_transformer.tasks.speech import DIGITS, MASKS, SpeechData, blanked, pause, tilted, warped
 from universal_transformer.typed import replaced
 

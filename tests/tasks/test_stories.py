@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from small_stories import write_stories
-from universal_transformer.data.stories import parse
+from universal_transformer.data.story_lines import parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines
 from universal_transformer.tasks.facts import encode_question

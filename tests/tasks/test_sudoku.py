@@ -7,7 +7,7 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import reports
 from universal_transformer.tasks.boards import Board
 from universal_transformer.tasks.codec import Codec

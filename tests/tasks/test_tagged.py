@@ -5,7 +5,7 @@ import pytest
 from universal_transformer.cli import main
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.tagged import TaggedData, read_conll
 

@@ -9,9 +9,9 @@ import pytest
 
 from configs import config_of
 from training import tiny
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.example import Example
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, TaskData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from universal_transformer.data.batch import collate
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.text import TextData
 

@@ -8,7 +8,7 @@ from universal_transformer.cli import main
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.data.trees import MOST_DEPTH, Tree, answer_tree, flat, joined, read_tree, read_treebank_tree
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec, grammar
 from universal_transformer.tasks.grammar import MOST_CONSTITUENTS, PARTS, RULES, WORDS, sentences
 from universal_transformer.tasks.parsing import ParsingData

@@ -20,13 +20,13 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.metrics.frames import FrameBaseline
 from universal_transformer.models.components import DepthConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import Sizes
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import Sizes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import Codec, voice
-from universal_transformer.tasks.sides.sound import Heard, Spoken, scaled
+from universal_transformer.tasks.sides.recording import Heard, Spoken, scaled
 from universal_transformer.tasks.speech import DIGITS, WORDS
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.voice import LONGEST, PAUSE, SPEAKER_AND_DIGIT, VoiceData, spoken_frames

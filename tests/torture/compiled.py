@@ -9,8 +9,8 @@ import torch
 
 from configs import config_of
 from torture.outcome import Outcome
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 

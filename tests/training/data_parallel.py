@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.trainer import train
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.run import TrainingRun
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 SMALL = {

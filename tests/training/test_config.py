@@ -15,7 +15,7 @@ from jaxtyping import TypeCheckError
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
 from .tiny import run_config
@@ -174,7 +174,7 @@ def test_a_configuration_is_read_strictly(tmp_path: Path, text, problem):
 
 
 def test_configurations_need_no_torch():
-    code = "import sys, universal_transformer.training.config; sys.exit('torch' in sys.modules)"
+    code = "import sys, universal_transformer.training.run_config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -16,12 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
 from paper.tasks import AgreementData, LambadaData, ReadingData
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import main, train
 from universal_transformer.data.batch import Batch
 from universal_transformer.models.components import ENCODERS, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (

@@ -9,9 +9,9 @@ from small_frames import SIZES, frames, tokens
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, size
 from universal_transformer.models.components import DepthConfig, OutputsConfig, VocabularyConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import FrameOutput
-from universal_transformer.nn.config import HaltingConfig, StepConfig
+from universal_transformer.nn.step_config import HaltingConfig, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.training.batches import Part
 from universal_transformer.training.counts import counts_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from configs import with_fields
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
@@ -22,8 +22,8 @@ from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.sides import SIDES
 from universal_transformer.training import run as training_run
 from universal_transformer.training import watches
-from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.halting_stage import halting_model, second_stage
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
 from . import tiny

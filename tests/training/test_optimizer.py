@@ -8,7 +8,7 @@ from universal_transformer.nn.halting import ACT
 from universal_transformer.registry import build
 from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 
 from . import tiny
 

@@ -3,8 +3,8 @@ import torch
 
 from universal_transformer.registry import build
 from universal_transformer.runs.trainer import train
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.run import TrainingRun
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.selection import RunningMean, WeightSelection
 
 from . import tiny

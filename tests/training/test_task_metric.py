@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from configs import with_fields
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import Selection, evaluate
@@ -16,7 +16,7 @@ from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.validation import ValidationScore
 

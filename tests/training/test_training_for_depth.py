@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.errors import UserError
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train

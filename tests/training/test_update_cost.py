@@ -9,7 +9,7 @@ from configs import config_of
 from universal_transformer.data.example import Example
 from universal_transformer.registry import build
 from universal_transformer.training import update_cost
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.update_cost import MeasuredUpdates
 
 EXAMPLES = [Example(source=(5,) * (3 + number % 4), target=(6, 7, 2)) for number in range(40)]

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from configs import config_of
 from universal_transformer.data.example import Example
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.side import Side
 from universal_transformer.tasks.task import Task
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 
 ARCHITECTURES = ("classifier", "encoder_decoder", "language_model", "tagger")
 VOCABULARY = 9

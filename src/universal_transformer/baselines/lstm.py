@@ -22,7 +22,7 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
-from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.models.heads import head_of
 from universal_transformer.models.inputs import TokenInput, check_ids
 from universal_transformer.models.model import Call, Parts

@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional, init
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
-from universal_transformer.baselines.config import NeuralGpuConfig
+from universal_transformer.baselines.baseline_config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.model import Call, Parts
 from universal_transformer.models.outputs import ModelOutput

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.options import Computing, Name, OnData, OnTestFiles, RunWord
 from universal_transformer.cli.output import FAILED, data_dir, note, say
 from universal_transformer.cli.parser import OptionForm
+from universal_transformer.cli.shared_options import Computing, Name, OnData, OnTestFiles, RunWord
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL

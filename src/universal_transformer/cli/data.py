@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.options import OnData
 from universal_transformer.cli.output import FAILED, data_dir, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse
+from universal_transformer.cli.shared_options import OnData
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show_path
 

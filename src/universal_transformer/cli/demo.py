@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.options import Folder
 from universal_transformer.cli.output import INTERRUPTED, note
+from universal_transformer.cli.shared_options import Folder
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted
 from universal_transformer.runs.folder import CONFIG

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.options import (
+from universal_transformer.cli.output import check_writable, data_dir, is_first, say
+from universal_transformer.cli.parser import OptionForm
+from universal_transformer.cli.shared_options import (
     Answering,
     File,
     GivenArguments,
@@ -21,8 +23,6 @@ from universal_transformer.cli.options import (
     OnData,
     OnTestFiles,
 )
-from universal_transformer.cli.output import check_writable, data_dir, is_first, say
-from universal_transformer.cli.parser import OptionForm
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.cli.options import Folder, OfRun
 from universal_transformer.cli.output import note
+from universal_transformer.cli.shared_options import Folder, OfRun
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path, write_json
 

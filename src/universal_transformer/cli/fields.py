@@ -9,7 +9,7 @@ from typing import Any
 from universal_transformer.cli.parser import Option, options_of, page, read, refuse, resolve
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 GROUPS = ("data", "model", "training")

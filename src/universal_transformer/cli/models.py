@@ -51,7 +51,7 @@ def score_sample(folder: Path, sample: Sample) -> Figures:
     """Return what the pretrained model in `folder` scores on a sample of its test."""
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.runs.opened import load_task, open_run
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
     run = open_run(folder)
     fields = run.config.to_dict()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.options import OfRun, OnData
 from universal_transformer.cli.output import data_dir, note, say
+from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import METRICS, REPORT

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from universal_transformer.cli.options import Answering, Folder, OfRun
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
 from universal_transformer.cli.parser import OptionForm, Place
+from universal_transformer.cli.shared_options import Answering, Folder, OfRun
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
@@ -21,7 +21,7 @@ from universal_transformer.typed import AtLeastOne, NonNegative, Range
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
-    from universal_transformer.models.config import BaseConfig
+    from universal_transformer.models.model_config import BaseConfig
     from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.task import Prediction
 
@@ -197,7 +197,7 @@ def _highest(folder: Path, *, suffix: str) -> int:
 
 def _draws(config: BaseConfig) -> bool:
     """Return whether a model writes pictures."""
-    from universal_transformer.models.config import ModelConfig
+    from universal_transformer.models.model_config import ModelConfig
 
     return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.options import Folder, OnData
 from universal_transformer.cli.output import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of
+from universal_transformer.cli.shared_options import Folder, OnData
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
@@ -21,7 +21,7 @@ from universal_transformer.runs.opened import is_finished, load_data, open_run, 
 if TYPE_CHECKING:
     from universal_transformer.runs.trainer import TrainingResult
     from universal_transformer.tasks.task import Task
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
 USAGE = """\
 ut train RECIPE [--field value ...] [options]
@@ -113,7 +113,7 @@ class Train(OnData):
 
     def _second_stage(self, run: Path) -> RunConfig:
         """Return the configuration of the second stage of a trained run."""
-        from universal_transformer.models.config import ModelConfig
+        from universal_transformer.models.model_config import ModelConfig
         from universal_transformer.training.halting_stage import second_stage
 
         if self.stage != "halting":

@@ -20,8 +20,8 @@ from universal_transformer.decoding.ids import Source, lengths_of, prompts_of, s
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
-from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.model import GenerationState, Model
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.trace import Trace
 

@@ -10,7 +10,7 @@ from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.data.example import Frames
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.frames import blank_frames, check_frames
+from universal_transformer.models.frame_input import blank_frames, check_frames
 from universal_transformer.models.inputs import check_ids, check_tokens
 from universal_transformer.models.model import Model
 

@@ -9,8 +9,8 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, DepthOptions, Sampling
-from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.rules import Exit, stops_at
 from universal_transformer.typed import AtLeastOne, Range, check
 

@@ -17,7 +17,7 @@ from universal_transformer.evaluation.metrics import METRICS, check_metric
 from universal_transformer.evaluation.report import Side, columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
-from universal_transformer.models.config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.memory import check_memory
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 
 
 def position_bytes(model: Model) -> int:

@@ -20,7 +20,7 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import batch_of, class_logits, device_of, target_ids
-from universal_transformer.models.frames import features_of
+from universal_transformer.models.frame_input import features_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token

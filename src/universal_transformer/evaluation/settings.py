@@ -10,8 +10,8 @@ from typing import Annotated, Literal, get_args
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.rules import EXITS, Exit, stops_at
 from universal_transformer.typed import Range
 

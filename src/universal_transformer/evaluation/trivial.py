@@ -17,7 +17,7 @@ from universal_transformer.data.example import Example, spread
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.typed import NumberOf, typed
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.components import ENCODERS, Architecture, CoordinatesConfig, OutputsConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.rules import Refusals
 from universal_transformer.typed import Count, NumberOf, replaced, typed
 

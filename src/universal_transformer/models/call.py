@@ -14,7 +14,7 @@ from universal_transformer.rules import Exit, Refusals
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, check
 
 if TYPE_CHECKING:
-    from universal_transformer.models.config import BaseConfig
+    from universal_transformer.models.model_config import BaseConfig
     from universal_transformer.nn.context import Depth
     from universal_transformer.nn.recurrence import Recurrence
     from universal_transformer.rules.exits import Head

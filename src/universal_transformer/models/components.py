@@ -1,4 +1,4 @@
-"""The configuration of each component of a model that is not one of `nn/config.py`, with its rules. Needs no torch.
+"""The configuration of each component of a model that is not in `nn/step_config.py`, with its rules. Needs no torch.
 
 ``rules`` of a component yields what does not fit together with the rest of a configuration.
 """

@@ -4,8 +4,8 @@ from torch import nn
 from torch.nn.functional import pad
 
 from universal_transformer.axes import Float, States, Tensor
-from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.context import Context, Number
+from universal_transformer.nn.step_config import Sizes, TransitionConfig
 from universal_transformer.nn.transition import relu
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from universal_transformer.execution.compaction import install
 from universal_transformer.models.components import NORMS, POSITIONS, TRANSITIONS
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.positions.rotary import RotaryCrossAttention
 from universal_transformer.models.positions.sinusoids import FromBothEnds
 from universal_transformer.models.positions.tables import LearnedSteps

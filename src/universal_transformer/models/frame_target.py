@@ -22,9 +22,9 @@ from torch.nn.functional import pad, relu
 
 from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.models.components import needed
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.frames import blank_frames, check_frames, join_blank
+from universal_transformer.models.frame_input import blank_frames, check_frames, join_blank
 from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import FrameOutput
 from universal_transformer.models.positions.numbering import without_padding
 from universal_transformer.models.target import DecoderSide, DecoderState

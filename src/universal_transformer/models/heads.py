@@ -10,7 +10,7 @@ from torch import nn
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import needed
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.nn.halting import accumulation_dtype
 from universal_transformer.rules.exits import Head
 

@@ -16,8 +16,8 @@ from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.components import needed
-from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.frames import FrameInput, PatchInput
+from universal_transformer.models.frame_input import FrameInput, PatchInput
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.positions.tables import Table
 
 

@@ -27,8 +27,8 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import AS_TRAINED, GREEDY, DepthOptions, Generated, Sampling
-from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.initialise import initialise
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.models.positions.numbering import check_positions, draw_positions
 from universal_transformer.models.pretrained import Pretrained

@@ -10,7 +10,7 @@ norm         before(x)        after(x, z)                     source
 
 from universal_transformer.axes import Vectors
 from universal_transformer.nn.block import PostNorm
-from universal_transformer.nn.config import StepConfig
+from universal_transformer.nn.step_config import StepConfig
 
 
 class PreNorm(PostNorm):

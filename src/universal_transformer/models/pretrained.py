@@ -17,7 +17,7 @@ from universal_transformer.execution.compaction import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
 from universal_transformer.manifest import MANIFEST, MODEL, check_content
 from universal_transformer.models.components import Writes
-from universal_transformer.models.config import BaseConfig, config_from_dict, refusal
+from universal_transformer.models.model_config import BaseConfig, config_from_dict, refusal
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.pretrained_models import find, known
 from universal_transformer.typed import listed, replaced

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
-from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import INPUTS
 from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.models.positions.numbering import (
     count_separators,
     default_positions,

@@ -11,10 +11,10 @@ from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.execution.packing import PackedLinear, packs
-from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import WRITTEN, TokenInput, check_ids, check_tokens
 from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions.numbering import default_positions, without_padding
 from universal_transformer.nn.context import AttentionRecord, Context, Depth, ProjectedSource, causal_mask

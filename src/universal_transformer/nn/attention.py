@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Padding, States, Tensor, Vectors, Weights
-from universal_transformer.nn.config import AttentionConfig, Sizes
 from universal_transformer.nn.context import Angles, Context, Number, PositionEncoding, ProjectedSource, key_mask
+from universal_transformer.nn.step_config import AttentionConfig, Sizes
 
 Keys = Float[Tensor, "batch heads key head"]
 

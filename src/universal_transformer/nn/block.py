@@ -10,8 +10,8 @@ from torch import nn
 
 from universal_transformer.axes import States, Vectors
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
-from universal_transformer.nn.config import StepConfig
 from universal_transformer.nn.context import Context, Number
+from universal_transformer.nn.step_config import StepConfig
 
 
 class PostNorm(nn.Module):

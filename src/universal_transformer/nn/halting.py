@@ -24,8 +24,8 @@ from torch import nn
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Bool, Padding, PerPosition, Scalar, Tensor, Values, Vectors
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.context import Context, Number
+from universal_transformer.nn.step_config import HaltingConfig
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Vectors
-from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.context import Context, Number
+from universal_transformer.nn.step_config import Sizes, TransitionConfig
 
 
 def relu(states: Vectors) -> Vectors:

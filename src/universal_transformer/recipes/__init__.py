@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.recipes import algorithmic, execute, facts, own_files, puzzles, senses, sequences
+from universal_transformer.recipes import digit_problems, execute, puzzles, questions, senses, sequences, users_files
 from universal_transformer.recipes.start import Recipe
 from universal_transformer.recipes.variants import variant, variants
 
 MAIN: dict[str, Recipe] = {
-    **facts.MAIN,
-    **algorithmic.MAIN,
+    **questions.MAIN,
+    **digit_problems.MAIN,
     **execute.MAIN,
     **puzzles.MAIN,
-    **own_files.MAIN,
+    **users_files.MAIN,
     **sequences.MAIN,
     **senses.MAIN,
 }
 """The recipes to start with."""
 OF_TABLES: dict[str, Recipe] = {
-    **algorithmic.OF_TABLES,
+    **digit_problems.OF_TABLES,
     **execute.OF_TABLES,
     **sequences.OF_TABLES,
-    **facts.OF_TABLES,
+    **questions.OF_TABLES,
 }
 """More recipes: columns of tables, and studies."""
 
@@ -46,7 +46,7 @@ BASES_OF: dict[str, Sequence[str]] = {
 }
 """Variant -> the bases that have it."""
 DISTANCES = {
-    algorithmic.distance_positions: (*algorithmic.MAIN, *algorithmic.OF_TABLES),
+    digit_problems.distance_positions: (*digit_problems.MAIN, *digit_problems.OF_TABLES),
     execute.distance_positions: _EXECUTE,
 }
 """Ways to encode positions as distances -> their bases."""

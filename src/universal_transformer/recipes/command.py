@@ -13,7 +13,7 @@ from universal_transformer.files import from_here, show
 from universal_transformer.manifest import MODEL
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.folder import CONFIG
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import leaves
 
 

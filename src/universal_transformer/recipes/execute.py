@@ -7,7 +7,7 @@ from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 
 _PROGRAMS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from universal_transformer.recipes.start import Changes, named, start
 from universal_transformer.tasks import CaptionsData, ControlData, PicturesData, SpeechData, VoiceData
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 
 _ADAMW = {"training.optimizer": "adamw", "training.warmup_updates": 100}
 _DECAY = {**_ADAMW, "training.weight_decay": 0.01}

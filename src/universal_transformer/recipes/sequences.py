@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from universal_transformer.presets import SIZES
-from universal_transformer.recipes.own_files import PAIRS
 from universal_transformer.recipes.start import named, start
+from universal_transformer.recipes.users_files import PAIRS
 from universal_transformer.tasks import PairsData, ParsingData, TranslationData
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 _GENERATED = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from universal_transformer.models.components import DepthConfig
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import Sizes, StepConfig
+from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.step_config import Sizes, StepConfig
 from universal_transformer.tasks import TaskData
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
 Recipe = Callable[[], RunConfig]

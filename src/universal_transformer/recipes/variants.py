@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.recipes.start import Recipe
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 SMALL_SIZES: dict[str, tuple[int, int]] = {

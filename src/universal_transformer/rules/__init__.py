@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 from universal_transformer.errors import UserError, suggestion
-from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.typed import Range, check, listed
 
 if TYPE_CHECKING:

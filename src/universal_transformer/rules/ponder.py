@@ -18,8 +18,8 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from universal_transformer.axes import Float, Padding, Scalar, Tensor, Values, Vectors
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.halting import ACT, Progress, Step, mean_over_positions
+from universal_transformer.nn.step_config import HaltingConfig
 
 
 def log_distribution(logits: Float[Tensor, "step *rows"]) -> Float[Tensor, "step *rows"]:

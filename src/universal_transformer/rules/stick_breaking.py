@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn.functional import gelu
 
 from universal_transformer.axes import Padding, Scalar, Vectors
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.halting import Progress
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules.ponder import StateProbability
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from universal_transformer.runs.own_tests import OwnTests
     from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.task import Task, TaskData
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Run:
 
 def read_config(folder: Path) -> RunConfig:
     """Return the configuration of the run in `folder`, or of the pretrained model of this name."""
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
     folder = find(folder)
     name = show_path(folder)

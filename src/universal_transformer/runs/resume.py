@@ -21,7 +21,7 @@ from universal_transformer.files import is_gzip, quoted, show_path
 from universal_transformer.runs.folder import CONFIG, is_empty
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import Task, file_fields
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.typed import listed, typed
 
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")

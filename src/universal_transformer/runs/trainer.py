@@ -27,7 +27,6 @@ from universal_transformer.runs.journal import RunJournal
 from universal_transformer.runs.resume import RunOrigin, check_usable, continued, warnings_of
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training.comparison import BaselineComparison
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.display import Display, Tensors, display
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.optimizer import NonFiniteError
@@ -35,6 +34,7 @@ from universal_transformer.training.processes import joined, own_device, started
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Journal, Reason, RunState, TrainingRun, choose
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, load_weights
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.validation import ValidationScore

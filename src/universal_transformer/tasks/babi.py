@@ -14,13 +14,13 @@ from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.stories import Question, parse
+from universal_transformer.data.story_lines import Question, parse
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.exchange import ExchangedExamples
 from universal_transformer.tasks.facts import FactCodec, encode_question, fact_codec
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.fact_list import Facts
+from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, Share, check

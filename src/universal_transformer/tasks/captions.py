@@ -27,7 +27,7 @@ from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
 from universal_transformer.tasks.sides.picture import PixelColumns
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Range, Share, check
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.stories import Question, words
+from universal_transformer.data.story_lines import Question, words
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.fact_list import Facts
+from universal_transformer.tasks.sides.label import Classes
 
 FactCodec = Codec[Facts, Classes]
 

@@ -18,9 +18,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import OwnFiles
-from universal_transformer.tasks.sides.classes import Classes
+from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 MAX_LABELS = 10_000

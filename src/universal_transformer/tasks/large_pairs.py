@@ -23,7 +23,7 @@ from universal_transformer.files import show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.large import Reading, check_space, learned_note, source_store
 from universal_transformer.tasks.lazy import MappedExamples
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 
 HELD_OUT_ROWS = 5_000
 """Rows that are held out at most; twice as many, if rows have the same source."""

@@ -25,7 +25,7 @@ from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapp
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.own_files import OwnFiles
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check

@@ -21,7 +21,7 @@ from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
 from universal_transformer.tasks.sides.picture import MOST_SIDE, Raster
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Range, Share, check
 

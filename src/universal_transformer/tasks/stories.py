@@ -23,11 +23,11 @@ from random import Random
 from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.stories import Question, parse
+from universal_transformer.data.story_lines import Question, parse
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import encode_question, fact_codec
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.fact_list import Facts
+from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check

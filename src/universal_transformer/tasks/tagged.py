@@ -22,7 +22,7 @@ from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import OwnFiles
 from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.tags import Tags
+from universal_transformer.tasks.sides.tagging import Tags
 from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 
 WORDS: Literal["whitespace"] = "whitespace"

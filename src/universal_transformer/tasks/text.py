@@ -27,7 +27,7 @@ from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_text import blocks, map_text, read_text, stored_blocks
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import RunningText
+from universal_transformer.tasks.sides.tokenized import RunningText
 from universal_transformer.tasks.task import HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 

@@ -15,7 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.text import Text
+from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastTwo, check
 

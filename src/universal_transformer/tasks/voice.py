@@ -18,8 +18,8 @@ from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, log_mel
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples
 from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.recording import Spoken, scaled
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.sound import Spoken, scaled
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, check

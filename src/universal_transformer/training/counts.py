@@ -11,9 +11,9 @@ from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.frames import blank_frames, join_blank
+from universal_transformer.models.frame_input import blank_frames, join_blank
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.batches import Part

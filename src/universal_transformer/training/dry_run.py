@@ -33,8 +33,8 @@ from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.execution.policy import row_obstacle
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call, Model
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
 from universal_transformer.training.data_lines import data_lines
@@ -46,7 +46,7 @@ from universal_transformer.typed import replaced
 if TYPE_CHECKING:
     from universal_transformer.kinds import AnyModelConfig
     from universal_transformer.tasks.task import Task
-    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.run_config import RunConfig
 
 EXAMPLES = 4096
 """Batches are made of a sample of this many training examples."""

@@ -9,8 +9,8 @@ from torch import nn
 
 from universal_transformer.models.model import Model
 from universal_transformer.nn.halting import ACT
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.optimizer import fraction_done
+from universal_transformer.training.run_config import TrainingConfig
 
 
 def halting_delayed(config: TrainingConfig, *, update: int, seconds: float) -> bool:

@@ -18,10 +18,10 @@ from universal_transformer.files import read_json, show_path
 from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.config import ModelConfig, config_from_dict
-from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
+from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules import choices_of
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
 from universal_transformer.typed import listed, replaced
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.evaluation.report import Side
+from universal_transformer.models.frame_input import blank_frames
 from universal_transformer.models.frame_target import Written
-from universal_transformer.models.frames import blank_frames
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.nn.context import Kept

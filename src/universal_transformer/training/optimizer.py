@@ -13,8 +13,8 @@ from torch.optim import Optimizer
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.torch_private import multiply_all
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.replica import divided_as, whole
+from universal_transformer.training.run_config import TrainingConfig
 
 #: The state of Adam for a parameter: update count, mean gradient (m), mean squared gradient (v).
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

@@ -19,7 +19,6 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import halting_schedule, optimizer, selection
 from universal_transformer.training.batches import TrainingBatches
-from universal_transformer.training.config import RunConfig
 from universal_transformer.training.counts import Counts
 from universal_transformer.training.display import Display, Tensors, UpdateStatus, Value
 from universal_transformer.training.interruption import StopRequest
@@ -27,6 +26,7 @@ from universal_transformer.training.objective import Loss, objective
 from universal_transformer.training.processes import ALONE, Clock, Processes
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states, seed_update
 from universal_transformer.training.replica import backward, connected, gathered, make_whole, whole
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, WeightSelection
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.validation import SIDES, Interrupted, Validation, ValidationScore

@@ -10,8 +10,8 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.replica import divided_as, whole
+from universal_transformer.training.run_config import TrainingConfig
 
 Choice = Literal["best", "last", "average", "ema"]
 

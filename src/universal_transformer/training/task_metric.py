@@ -13,7 +13,7 @@ from universal_transformer.evaluation.scores import ScoreSums, total
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.run_config import TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from universal_transformer.data.example import Example
 from universal_transformer.models.model import Model
 from universal_transformer.nn.halting import ACT
 from universal_transformer.training import optimizer as optimizers
-from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.halting_schedule import prepare_units
 from universal_transformer.training.objective import objective
+from universal_transformer.training.run_config import TrainingConfig
 
 LONGEST = 2.0
 """Seconds of an update from which it is measured with fewer rows."""

@@ -21,7 +21,7 @@ from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.training.config import RunConfig, WarmStart
+from universal_transformer.training.run_config import RunConfig, WarmStart
 from universal_transformer.typed import listed
 
 ROWS: dict[str, str] = {

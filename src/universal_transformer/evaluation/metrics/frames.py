@@ -14,7 +14,7 @@ from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
-from universal_transformer.models.config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.typed import AtLeastOne
 
 

@@ -19,7 +19,7 @@ from universal_transformer.evaluation.metrics.neighbours import NeighbourTable
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite, real_positions, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted, num_target_ids
-from universal_transformer.models.config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig, ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 

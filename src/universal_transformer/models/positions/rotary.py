@@ -10,9 +10,9 @@ from torch.nn.functional import pad
 from universal_transformer.axes import Float, Heads, Padding, Positions, States, Tensor, Weights
 from universal_transformer.models.positions.numbering import reverse_positions
 from universal_transformer.nn.attention import CrossAttention, SelfAttention, split_heads
-from universal_transformer.nn.config import AttentionConfig, Sizes
 from universal_transformer.nn.context import Angles, PositionEncoding, ProjectedSource
 from universal_transformer.nn.coordinates import PositionEncoder
+from universal_transformer.nn.step_config import AttentionConfig, Sizes
 
 
 def rotate(

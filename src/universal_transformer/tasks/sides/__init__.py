@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from universal_transformer.tasks.sides.board import Cells
-from universal_transformer.tasks.sides.classes import Classes
-from universal_transformer.tasks.sides.facts import Facts
+from universal_transformer.tasks.sides.fact_list import Facts
+from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.names import Names
 from universal_transformer.tasks.sides.observations import Observations
 from universal_transformer.tasks.sides.picture import PixelColumns, Raster
+from universal_transformer.tasks.sides.recording import Heard, Spoken
 from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Side
-from universal_transformer.tasks.sides.sound import Heard, Spoken
 from universal_transformer.tasks.sides.symbols import Symbols
-from universal_transformer.tasks.sides.tags import Tags
-from universal_transformer.tasks.sides.text import RunningText, Text
+from universal_transformer.tasks.sides.tagging import Tags
+from universal_transformer.tasks.sides.tokenized import RunningText, Text
 from universal_transformer.tasks.sides.tree import Brackets
 
 SIDES: dict[str, type[Side]] = {

@@ -2,8 +2,8 @@
 
 >>> ModelConfig(sizes=Sizes(width=512, num_heads=8), depth=DepthConfig(max_steps=8), halting=HaltingConfig(side="both"))
 
-`nn/config.py` has the components of the paper, `components.py` the others, each with the rules for combinations that
-concern it. This module has the whole.
+`nn/step_config.py` has the components of the paper, `components.py` the others, each with the rules for combinations
+that concern it. This module has the whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from universal_transformer.models.components import (
     needed,
     unused,
 )
-from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.step_config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.rules import HALTING_RULES, Refusals, choices_of, refusals
 from universal_transformer.typed import check, listed, typed
 
@@ -46,10 +46,10 @@ REGISTRIES = {
 }
 """Fields that name a member of a registry."""
 KINDS: dict[str, str] = {
-    "universal_transformer": "universal_transformer.models.config:ModelConfig",
+    "universal_transformer": "universal_transformer.models.model_config:ModelConfig",
     "tensor2tensor": "universal_transformer.interop.tensor2tensor_config:OfficialConfig",
-    "lstm": "universal_transformer.baselines.config:LstmConfig",
-    "neural_gpu": "universal_transformer.baselines.config:NeuralGpuConfig",
+    "lstm": "universal_transformer.baselines.baseline_config:LstmConfig",
+    "neural_gpu": "universal_transformer.baselines.baseline_config:NeuralGpuConfig",
 }
 """Kind of a model, as files name it -> ``module:class`` of its configuration."""
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig
-from universal_transformer.models.config import ModelConfig, config_from_dict
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
     AtLeastOne,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.models.components import NUMBERS, pointer_rules
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.rules import Refusals
 from universal_transformer.typed import DropoutRate, Positive, Range
 

@@ -6,7 +6,7 @@ from universal_transformer.recipes.start import Changes, constant_rate, family, 
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.digits import PROBLEMS, Problem
 from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 
 OPERATOR = FIRST_SYMBOL + 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
 from universal_transformer.tasks import BabiData, StoriesData
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import gelu, pad
 from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import needed
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.model_config import BaseConfig
 
 Frames = Float[Tensor, "batch frame feature"]
 

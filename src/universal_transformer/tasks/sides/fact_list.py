@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import PADDING, Example
-from universal_transformer.data.stories import Question, parse, words, written_words
+from universal_transformer.data.story_lines import Question, parse, words, written_words
 from universal_transformer.data.tokenizer import SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from universal_transformer.recipes.start import named, start
 from universal_transformer.tasks import LabelledData, PairsData, TaggedData, TextData
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run_config import RunConfig
 
 _SHORT = {"training.batch_tokens": 2048, "training.save_minutes": 5.0}
 _ENCODER = {
