@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
@@ -54,7 +52,7 @@ def run(probabilities, **choices):
 
 def ponder_cost(steps, remainder, *, padding):
     last = Given().start(torch.zeros(*steps.shape, 1), None)
-    return Given().cost(replace(last, steps=steps, remainder=remainder), padding=padding, min_steps=1)
+    return Given().cost(last._replace(steps=steps, remainder=remainder), padding=padding, min_steps=1)
 
 
 @pytest.mark.claim("appendix B", "listing 2")

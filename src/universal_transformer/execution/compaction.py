@@ -10,6 +10,7 @@ only, by the same step, whose attention is given by :class:`~universal_transform
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -20,7 +21,7 @@ from universal_transformer.execution.cache import CacheStore, KeyValueCache, cac
 from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to
 from universal_transformer.execution.rows import BatchLayout, Changed, StepOfRows, Store, choose, indices_of, rows_of
 from universal_transformer.execution.store import BatchStore
-from universal_transformer.nn.context import Context
+from universal_transformer.nn.context import Context, PositionEncoding
 from universal_transformer.nn.halting import Made, Progress, accumulation_dtype
 from universal_transformer.nn.recurrence import Recurrence, depth_loop
 from universal_transformer.torch_private import in_transform
@@ -46,10 +47,10 @@ def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Pr
             break
         if 0 < running <= most:
             last = CompactLoop(recurrence, context).run(now, step=step, counts=counts)
-            return replace(last, history=(*history, *last.history))
+            return last._replace(history=(*history, *last.history))
         now = recurrence.advance(now, context, step=step)
         history.append(Made(now.probability, now.weight))
-    return replace(now, history=tuple(history))
+    return now._replace(history=tuple(history))
 
 
 def install(module: nn.Module, halting_execution: HaltingExecution = "auto") -> None:
@@ -63,8 +64,11 @@ def install(module: nn.Module, halting_execution: HaltingExecution = "auto") -> 
 
 RowsMade = tuple[Tensor, Made]
 """Rows that made a step, and what a trace reads of it."""
-RowsEnded = tuple[Tensor, Progress]
-"""Rows that make no further step, and what they have."""
+RESULT = ("output", "steps", "remainder")
+"""What a loop returns of each position."""
+RowsEnded = tuple[Tensor, Sequence[Tensor]]
+"""Rows that make no further step, and their `RESULT`."""
+_result = attrgetter(*RESULT)
 
 
 class CompactLoop:
@@ -89,37 +93,41 @@ class CompactLoop:
             block.attention: BatchStore(block, number, was, self.context, begin=step)
             for number, block in enumerate(self.recurrence.blocks)
         }
-        call, made, ended = self._call(layout), list[RowsMade](), list[RowsEnded]()
+        context, made, ended = self.context, list[RowsMade](), list[RowsEnded]()
         output = was.output.to(accumulation_dtype(was.output.dtype))
-        now = rows_of(replace(was, output=output), lambda part: part.flatten(0, 1).index_select(0, index))
+        now = rows_of(was._replace(output=output), lambda part: part.flatten(0, 1).index_select(0, index))
         for number in range(step, self.last_step + 1):
-            at = replace(call, rows=StepOfRows(call, layout, stores, number, changed))
+            encoding = layout.encoding(context.encoding)
+            rows = StepOfRows(context, layout, stores, number, encoding.rotary, changed)
+            lengths = None if context.lengths is None else context.lengths.index_select(0, layout.sequence)
+            at = replace(context, rows=rows, sequences=layout, encoding=encoding, padding=None, lengths=lengths)
             now = self.recurrence.advance(now, at, step=number)
             made.append((layout.index, Made(now.probability, now.weight)))
             if number == self.last_step:
                 break
             running = now.running
             assert running is not None
-            changed = Changed(layout.index, self._placed(now.seen, call))
+            changed = Changed(layout.index, self._placed(now.seen, encoding))
             further, kept = layout.choose(running)
             if further is layout:
-                now = replace(now, running=None)
+                now = now._replace(running=None)
                 continue
             left = indices_of(~running, count=len(layout.index) - len(kept))
-            halted = replace(layout, index=layout.index.index_select(0, left))
-            ended.append((halted.index, choose(now, left)))
-            self._write_deeper(changed.base.index_select(0, left), halted, step=number + 1)
+            index = layout.index.index_select(0, left)
+            ended.append((index, [part.index_select(0, left) for part in _result(now)]))
+            if self.caches:
+                halted = replace(layout, index=index)
+                self._write_deeper(changed.base.index_select(0, left), halted, step=number + 1)
             if not len(kept):
                 return whole(was, made, ended)
             now, layout = choose(now, kept), further
-            call = self._call(layout)
-        return whole(was, made, [*ended, (layout.index, now)])
+        return whole(was, made, [*ended, (layout.index, _result(now))])
 
     def write_halted(self, now: Progress, *, step: int) -> Rows:
         """``b = h + π`` of what others see of all positions. A cache receives the halted ones, in the slots from
         ``step``.
         """
-        base = self._placed(now.seen, self.context).flatten(0, 1)
+        base = self._placed(now.seen, self.context.encoding).flatten(0, 1)
         if self.caches:
             assert now.running is not None
             index = (~now.running & (now.steps > 0)).flatten().nonzero().squeeze(1)
@@ -129,9 +137,9 @@ class CompactLoop:
             self._write_deeper(base.index_select(0, index), halted, step=step)
         return base
 
-    def _placed(self, states: Tensor, call: Context) -> Tensor:
+    def _placed(self, states: Tensor, encoding: PositionEncoding) -> Tensor:
         """``h + π``: the coordinates without τ."""
-        return self.recurrence.coordinates(states, call.encoding, step=0, signals=None)
+        return self.recurrence.coordinates(states, encoding, step=0, signals=None)
 
     def _write_deeper(self, base: Rows, halted: BatchLayout, *, step: int) -> None:
         """Write halted rows to the slots from ``step`` of a cache."""
@@ -140,20 +148,13 @@ class CompactLoop:
         for store in self.caches.values():
             store.write_deeper(base, step=step, layout=halted, angles=angles)
 
-    def _call(self, layout: BatchLayout) -> Context:
-        """What the rows of ``layout`` have in common."""
-        context = self.context
-        lengths = None if context.lengths is None else context.lengths.index_select(0, layout.sequence)
-        encoding = layout.encoding(context.encoding)
-        return replace(context, sequences=layout, encoding=encoding, padding=None, lengths=lengths)
-
 
 def whole(was: Progress, made: Sequence[RowsMade], ended: Sequence[RowsEnded]) -> Progress:
     """All positions after the last step: those of ``was``, and the rows that ran after it."""
     index, size = torch.cat([rows for rows, _ in ended]), was.steps.numel()
     parts = dict[str, Any]()
-    for name in ("output", "steps", "remainder"):
-        old, new = getattr(was, name), torch.cat([getattr(now, name) for _, now in ended])
+    for name, old, *rows in zip(RESULT, _result(was), *(values for _, values in ended), strict=True):
+        new = torch.cat(rows)
         flat = old.to(new.dtype).flatten(0, was.steps.dim() - 1)
         parts[name] = flat.index_copy(0, index, new).view(old.shape)
     history = tuple(values for _, values in made)
@@ -165,4 +166,4 @@ def whole(was: Progress, made: Sequence[RowsMade], ended: Sequence[RowsEnded]) -
             spread = values.new_zeros(len(made) * size).index_copy(0, at, values)
             columns.append(spread.view(len(made), *was.steps.shape).unbind(0))
         history = tuple(Made(*column) for column in zip(*columns, strict=True))
-    return replace(was, **parts, history=history)
+    return was._replace(**parts, history=history)

@@ -120,7 +120,7 @@ class Shard:
         history = tuple(
             Made(*(None if part is None else self.whole(part, dim=1) for part in made)) for made in own.history
         )
-        return replace(own, **parts, running=None, memory=memory, history=history)
+        return own._replace(**parts, running=None, memory=memory, history=history)
 
     def context(self, like: States) -> Context:
         """What the own positions may attend to, and how they are encoded."""

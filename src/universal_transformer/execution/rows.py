@@ -1,7 +1,7 @@
 """Rows: positions that still run, where they stand in a batch, and their attention over their own sequences."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -37,7 +37,7 @@ def rows_of(now: Progress, take: Callable[[Tensor], Tensor]) -> Progress:
     names = ("states", "output", "steps", "halted", "remainder", "shown")
     parts: dict[str, Any] = {name: take(part) for name in names if (part := getattr(now, name)) is not None}
     parts |= {"running": None, "inputs": (), "memory": tuple(map(take, now.memory))}
-    return replace(now.carried(), **parts)
+    return now._replace(**parts)
 
 
 def choose(now: Progress, kept: Index) -> Progress:
@@ -90,7 +90,7 @@ class BatchLayout:
             kept = indices_of(staying, count=sum(counts))
         if len(kept) == len(self.index):
             return self, kept
-        return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
+        return BatchLayout(self.index.index_select(0, kept), counts, self.length, self.stored), kept
 
     def encoding(self, whole: PositionEncoding) -> PositionEncoding:
         """The position, the signal and the angles of each row; one sequence may serve the whole batch."""
@@ -185,19 +185,15 @@ class Store(Protocol):
 class StepOfRows(NamedTuple):
     """The attention of rows at a step: :class:`~universal_transformer.nn.context.RowAttention`.
 
-    ``context``: that of the rows. ``step``: of all rows, or of each.
+    ``context``: that of the call. ``step``: of all rows, or of each. ``angles``: of rotary positions.
     """
 
     context: Context
     layout: BatchLayout | Alone
     stores: Mapping[nn.Module, Store]
     step: int | Index
+    angles: Angles | None
     changed: Changed | None = None
-
-    @property
-    def angles(self) -> Angles | None:
-        """The angles of the rows, where positions are rotary."""
-        return self.context.encoding.rotary
 
     def attend(self, attention: SelfAttention, states: Rows, *, seen: Rows | None, slot: int | Index) -> Rows:
         """Self-attention of each row over its sequence."""

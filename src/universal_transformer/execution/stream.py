@@ -55,7 +55,7 @@ class RowStream:
         self.steps = torch.zeros_like(self.sequence)  # that the token of each row has made
         now = depth.rule.start(weight.new_zeros(rows, weight.shape[1]), None)
         kind = accumulation_dtype(weight.dtype)
-        self.now = replace(now, output=torch.zeros_like(now.states, dtype=kind), running=None, inputs=())
+        self.now = now._replace(output=torch.zeros_like(now.states, dtype=kind), running=None, inputs=())
         self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source so far
         self.context = Context(
             depth=depth,
@@ -92,7 +92,7 @@ class RowStream:
         self.steps = self.steps.index_fill(0, at, 0)
         blank, now = rows_of(self.now, lambda part: part.index_fill(0, at, 0)), self.now
         shown = None if now.shown is None else now.shown.index_copy(0, at, states)
-        self.now = replace(blank, states=now.states.index_copy(0, at, states), shown=shown)
+        self.now = blank._replace(states=now.states.index_copy(0, at, states), shown=shown)
 
     def keep(self, kept: Int[Tensor, "kept"]) -> None:
         """Only the rows ``kept`` go on."""
@@ -128,9 +128,9 @@ class RowStream:
         call = replace(
             self.context, encoding=self._encoding(self.position), sequences=rows, source=self.sources or None
         )
-        at = replace(call, rows=StepOfRows(call, rows, self.stores, self.steps))
+        at = replace(call, rows=StepOfRows(call, rows, self.stores, self.steps, call.encoding.rotary))
         now = self.recurrence.advance(self.now, at, step=self.steps)
-        self.now, self.steps = replace(now, running=None), self.steps + 1
+        self.now, self.steps = now._replace(running=None), self.steps + 1
         finished = self.steps == self.depth.max_steps
         if now.running is None:
             return finished.nonzero().squeeze(1)

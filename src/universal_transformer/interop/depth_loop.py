@@ -39,7 +39,7 @@ def graph_loop(recurrence: Recurrence, states: States, context: Context) -> Prog
 
     was, number = rule.start(states, context.idle, blocks=recurrence.blocks_per_step), 0
     assert was.output is not None
-    was = replace(was, output=was.output.to(accumulation_dtype(states.dtype)))
+    was = was._replace(output=was.output.to(accumulation_dtype(states.dtype)))
     first = recurrence.advance(was, context, step=0)
     if first.memory:  # of which the start has none
         was, number = first, 1
@@ -59,4 +59,4 @@ def _progress(carried: Sequence[Tensor], *, like: Progress) -> Progress:
     names = [name for name in CARRIED if getattr(like, name) is not None]
     others, count = tuple(carried[len(names) :]), len(like.inputs)
     fields: dict[str, Any] = dict(zip(names, carried, strict=False))
-    return replace(like, **fields, inputs=others[:count], memory=others[count:])
+    return like._replace(**fields, inputs=others[:count], memory=others[count:])

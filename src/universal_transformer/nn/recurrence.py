@@ -41,7 +41,7 @@ def depth_loop(
             break
         now = recurrence.advance(now, context, step=step)
         history.append(Made(now.probability, now.weight, now.seen if context.keep_states else None))
-    return replace(now, history=tuple(history))
+    return now._replace(history=tuple(history))
 
 
 class Recurrence(nn.Module):
@@ -156,5 +156,6 @@ class Recurrence(nn.Module):
             )
             shown = residual = None
         now = rule.update(was, Step(timed, new, step, context, self.close))
-        now = replace(now, inputs=tuple(inputs) if was.inputs else ())
+        if was.inputs:
+            now = now._replace(inputs=tuple(inputs))
         return now if was.output is None else rule.combine(was, now)

@@ -18,7 +18,7 @@ class AsManyStepsAsPositions(FixedDepth):
         now = super().update(was, step._replace(new=was.keep(step.new, was.states)))
         running = torch.ones_like(was.steps, dtype=torch.bool) if was.running is None else was.running
         last = step.context.is_last(step.number) | torch.zeros_like(running)
-        return replace(now, steps=was.steps + running, running=running & ~last)
+        return now._replace(steps=was.steps + running, running=running & ~last)
 
 
 def of_lengths(context: Context, *, positions: int) -> Context:

@@ -9,8 +9,6 @@ In self-attention queries are computed from ``H^t + P^{t+1}``, and keys and valu
 the expected number of steps, ``Σ_t t p_t`` with the rest at the last step, mean over positions.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import nn
 from torch.nn.functional import gelu
@@ -33,14 +31,14 @@ class StickBreaking(StateProbability):
         return gelu(self.inner(states))
 
     def start(self, states: Vectors, padding: Padding | None, *, blocks: int = 1) -> Progress:
-        return replace(super().start(states, padding, blocks=blocks), shown=states)
+        return super().start(states, padding, blocks=blocks)._replace(shown=states)
 
     def combine(self, was: Progress, now: Progress) -> Progress:
         """The output, and ``s^t``; of a position that has halted h is 1, and s the output."""
         now = super().combine(was, now)
         assert now.output is not None
         shown = now.output + (1.0 - now.halted).unsqueeze(-1) * now.states
-        return replace(now, shown=shown.to(now.states.dtype))
+        return now._replace(shown=shown.to(now.states.dtype))
 
     def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
         """The expected number of steps, mean over the positions that took any."""
