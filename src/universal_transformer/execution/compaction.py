@@ -10,7 +10,7 @@ only, by the same step, whose attention is given by :class:`~universal_transform
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import torch
@@ -81,7 +81,7 @@ class CompactLoop:
             assert isinstance(context.cache, KeyValueCache)
             self.caches = cache_stores(recurrence, context.cache, depth=context.depth.max_steps)
 
-    def run(self, was: Progress, *, step: int, counts: list[int]) -> Progress:
+    def run(self, was: Progress, *, step: int, counts: Sequence[int]) -> Progress:
         """The steps from ``step`` on, after ``was``. ``counts``: the number of running positions of each sequence."""
         assert was.running is not None
         assert was.output is not None
@@ -108,19 +108,19 @@ class CompactLoop:
             running = now.running
             assert running is not None
             changed = Changed(layout.index, self._placed(now.seen, encoding))
-            further, kept = layout.choose(running)
-            if further is layout:
+            counts, order = layout.divide(running)
+            if (kept := sum(counts)) == len(order):
                 now = now._replace(running=None)
                 continue
-            left = indices_of(~running, count=len(layout.index) - len(kept))
-            index = layout.index.index_select(0, left)
-            ended.append((index, [part.index_select(0, left) for part in _result(now)]))
+            now, index = choose(now, order), layout.index.index_select(0, order)
+            ended.append((index[kept:], [part[kept:] for part in _result(now)]))
             if self.caches:
-                halted = replace(layout, index=index)
-                self._write_deeper(changed.base.index_select(0, left), halted, step=number + 1)
-            if not len(kept):
+                halted = replace(layout, index=index[kept:])
+                self._write_deeper(changed.base.index_select(0, order[kept:]), halted, step=number + 1)
+            if not kept:
                 return whole(was, made, ended)
-            now, layout = choose(now, kept), further
+            now = rows_of(now, itemgetter(slice(kept)))
+            layout = BatchLayout(index[:kept], counts, layout.length, stored)
         return whole(was, made, [*ended, (layout.index, _result(now))])
 
     def write_halted(self, now: Progress, *, step: int) -> Rows:

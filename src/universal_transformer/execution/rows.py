@@ -66,7 +66,8 @@ class BatchLayout:
     @cached_property
     def position(self) -> Int[Tensor, "row"]:
         """The position of each row in its sequence, after the stored ones."""
-        return self.index % self.length + self.stored
+        position = self.index if len(self.counts) == 1 else self.index % self.length
+        return position + self.stored if self.stored else position
 
     @cached_property
     def place(self) -> Int[Tensor, "row"] | None:
@@ -79,18 +80,14 @@ class BatchLayout:
         missing = most * torch.arange(batch, device=rank.device) - (counts.cumsum(0) - counts)
         return rank + missing[self.sequence]
 
-    def choose(self, staying: Bool[Tensor, "row"]) -> tuple["BatchLayout", Int[Tensor, "kept"]]:
-        """The layout of the rows that stay, and their numbers among these; one device synchronisation."""
+    def divide(self, staying: Bool[Tensor, "row"]) -> tuple[tuple[int, ...], Int[Tensor, "row"]]:
+        """How many rows of each sequence stay, and the numbers of all rows: first of those that stay, in order."""
         if len(self.counts) == 1:
-            kept = staying.nonzero().squeeze(1)
-            counts: tuple[int, ...] = (len(kept),)
+            counts: tuple[int, ...] = (int(staying.sum()),)
         else:
             left = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, staying.long())
             counts = tuple(left.tolist())
-            kept = indices_of(staying, count=sum(counts))
-        if len(kept) == len(self.index):
-            return self, kept
-        return BatchLayout(self.index.index_select(0, kept), counts, self.length, self.stored), kept
+        return counts, torch.argsort(staying, descending=True, stable=True)
 
     def encoding(self, whole: PositionEncoding) -> PositionEncoding:
         """The position, the signal and the angles of each row; one sequence may serve the whole batch."""
