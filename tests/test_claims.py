@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 CLAIMS = [
     *(f"US {number}" for number in range(1, 28)),
+    *(f"US FIG. {number}" for number in range(1, 6)),
     *(f"JP {number}" for number in range(1, 14)),
     *(f"equation {number}" for number in range(1, 9)),
     *("section 2.2", "section 4", "listing 1", "listing 2"),

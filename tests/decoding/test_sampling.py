@@ -61,7 +61,7 @@ def uncached_greedy(model, row, *, limit, **depth):
     return tokens, total, False, sum(steps) / len(steps)
 
 
-@pytest.mark.claim("US 1", "US 14")
+@pytest.mark.claim("US 1", "US 14", "US FIG. 3")
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 def test_greedy_is_what_whole_passes_give_one_row_at_a_time(fields, architecture):

@@ -37,6 +37,7 @@ def found(tmp_path_factory):
     return json.loads(file.read_text())
 
 
+@pytest.mark.claim("US FIG. 1")
 @pytest.mark.parametrize(("size", "name"), [(size, name) for size, names in RUNS.items() for name in names])
 def test_any_number_of_processes_computes_the_same(found, size, name):
     largest, differs = found[str(size)]["differences"][name]

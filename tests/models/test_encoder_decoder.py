@@ -108,7 +108,7 @@ def test_dropout_only_while_training():
         assert not torch.equal(model(source, LABELS).logits, model(source, LABELS).logits)
 
 
-@pytest.mark.claim("US 9", "US 22")
+@pytest.mark.claim("US 9", "US 22", "US FIG. 2")
 @torch.no_grad()
 def test_depth_is_chosen_at_run_time_on_both_sides():
     model, source = small(halting=True, max_steps=4), ragged()

@@ -14,7 +14,7 @@ def stacked(rows):
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@pytest.mark.claim("JP 4", "equation 4", "equation 5", "figure 2")
+@pytest.mark.claim("US FIG. 4", "JP 4", "equation 4", "equation 5", "figure 2")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_encoder_block_is_the_naive_one(norm, transition):
@@ -23,7 +23,7 @@ def test_encoder_block_is_the_naive_one(norm, transition):
     torch.testing.assert_close(module(x, context()), naive)
 
 
-@pytest.mark.claim("US 10", "US 23", "JP 5", "figure 2")
+@pytest.mark.claim("US 10", "US 23", "US FIG. 4", "JP 5", "figure 2")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_decoder_block_is_the_naive_one(norm, transition):

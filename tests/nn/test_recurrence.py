@@ -9,6 +9,7 @@ from small import HEADS, WIDTH, context_of, coordinates, go, left_padding, right
 from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.nn.context import Kept
+from universal_transformer.nn.halting import Accumulating
 from universal_transformer.nn.recurrence import depth_loop
 
 LENGTHS = (5, 3, 1)
@@ -38,7 +39,19 @@ def check_against(run, module, *, padded, source=None, **depth):
     return trace
 
 
-@pytest.mark.claim("US 4", "US 8", "US 17", "US 21", "appendix A", "equation 4", "equation 5", "figure 1", "figure 4")
+@pytest.mark.claim(
+    "US 4",
+    "US 8",
+    "US 17",
+    "US 21",
+    "US FIG. 1",
+    "US FIG. 2",
+    "appendix A",
+    "equation 4",
+    "equation 5",
+    "figure 1",
+    "figure 4",
+)
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("decoder", [False, True])
@@ -146,6 +159,38 @@ def test_the_state_of_a_halted_position_is_copied_unchanged(decoder):
         assert all(torch.equal(later, walk[last - 1]) for later in walk[last:])
         assert all(not torch.equal(one, other) for one, other in pairwise(walk[:last]))
         assert torch.equal(found[row, place], walk[last - 1])
+
+
+class Scheduled(Accumulating):
+    """Position i halts after step ``N_i``."""
+
+    output_rule = "final"
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def probability(self, was, step):
+        return (self.steps == step.number + 1).to(was.halted.dtype).expand_as(was.halted), ()
+
+
+@pytest.mark.claim("US FIG. 5")
+def test_a_later_step_sees_each_halted_position_as_it_was_at_its_own_last_step():
+    """Figure 5 of the patent: four positions take 4, 6, 5 and 2 steps."""
+    module, last = small_recurrence(halting=True, max_steps=8), torch.tensor([4, 6, 5, 2])
+    states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
+    keep = Kept(states=True)
+    output, trace = go(module, states, exit=Scheduled(last), keep=keep)
+    assert trace.steps.tolist() == [last.tolist()]
+    for step, seen in ((4, (3, 3, 3, 2)), (6, (4, 5, 5, 2))):  # what step 4 and step 6 attend to
+        was = torch.stack([trace.states[at - 1, 0, position] for position, at in enumerate(seen)]).unsqueeze(0)
+        context = context_of(module, 4)
+        signals = module.coordinates.signals(8, like=states)
+        timed = module.coordinates(was, context.encoding, step=step - 1, signals=signals)
+        new = module.blocks[0](timed, context)
+        torch.testing.assert_close(trace.states[step - 1, 0, 1], new[0, 1], **NEAR)
+    final = torch.stack([trace.states[count - 1, 0, position] for position, count in enumerate(last.tolist())])
+    torch.testing.assert_close(output[0], final, **NEAR)
 
 
 def test_frozen_states_of_several_blocks_differ_from_evolving_ones():
