@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from paper.tasks import execute
 from paper.tasks.agreement import AgreementData
 from paper.tasks.lambada import LambadaData, ReadingData
+from paper.tasks.translation import TranslationData
+from universal_transformer.presets import SIZES
 from universal_transformer.recipes import MAIN, RECIPES
-from universal_transformer.recipes.start import family, named, start
-from universal_transformer.recipes.variants import SMALL_SIZES, variants
+from universal_transformer.recipes.questions import stories
+from universal_transformer.recipes.start import Changes, family, named, start
+from universal_transformer.recipes.users_files import PAIRS
+from universal_transformer.recipes.variants import SMALL_SIZES, VARIANTS, changed, norm_after_sums, variants
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
@@ -43,14 +50,94 @@ def _of_steps(name: str) -> RunConfig:
     return replaced(lambada(), {"recipe": name, "model.depth.max_steps": int(name.removeprefix("lambada-ut-"))})
 
 
-BASES = named(agreement, lambada, lambada_reading)
+def multi30k() -> RunConfig:
+    """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
+    return start("multi30k", TranslationData(vocabulary_size=4000), PAIRS, {"training.precision": "bfloat16"})
+
+
+def wmt14() -> RunConfig:
+    """WMT14 English to German from your own files, in the size of the paper's base model (table 7)."""
+    changes = {
+        "model.sizes": SIZES["base"],
+        "model.depth.max_steps": 6,
+        "training.max_updates": 100_000,
+        "training.batch_tokens": 25_000,
+        "training.learning_rate": 7e-4,
+        "training.schedule": "inverse_sqrt",
+        "training.warmup_updates": 8000,
+        "training.label_smoothing": 0.1,
+        "training.validate_every": 2000,
+        "training.average_checkpoints": 5,
+        "training.precision": "bfloat16",
+    }
+    return start("wmt14", TranslationData(corpus="wmt14", vocabulary_size=32_000), changes)
+
+
+def wmt14_ut_small() -> RunConfig:
+    """WMT14 English to German from your own files, in the size of the paper's small model (table 7)."""
+    return replaced(wmt14(), {"recipe": "wmt14-ut-small", "model.sizes": SIZES["small"]})
+
+
+_DEPTH_STUDY: dict[str, Changes] = {
+    "depth-fixed": {"model.halting.side": "none"},
+    "depth-random": {"model.halting.side": "none", "training.depth": "random"},
+    "depth-halting": {},
+    "depth-halting-2x": {"model.depth.max_steps": 12, "model.halting.bias": None},
+}
+
+
+def _depth_study(name: str) -> RunConfig:
+    """The training is that of the runs in results/paper/depth.jsonl."""
+    as_recorded = {"recipe": name, "training.schedule": "cosine", "training.ema_decay": None}
+    return replaced(stories(), {**as_recorded, **_DEPTH_STUDY[name]})
+
+
+STUDY = family(
+    _depth_study,
+    {
+        "depth-fixed": "Stories at 6 steps in training, tested at 1 to 12 (the depth study).",
+        "depth-random": "Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth "
+        "study).",
+        "depth-halting": "Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the "
+        "depth study).",
+        "depth-halting-2x": "Stories with dynamic halting, a cap of 12 steps in training, tested at caps of 1 to 12 "
+        "(the depth study).",
+    },
+)
+
+_LANGUAGE = named(agreement, lambada, lambada_reading)
+_BASES = {**_LANGUAGE, **named(multi30k, wmt14), **execute.COLUMNS}
+_PROGRAMS = {name: execute.COLUMNS[name] for name in ("lte-program", "lte-control", "lte-addition")}
+"""Bases that post-norm learns better with half of their learning rate (notebook/README.md)."""
+_COMPARED = (*_LANGUAGE, "multi30k", *execute.COLUMNS)
+BASES_OF = {
+    "lstm": (*_LANGUAGE, *execute.COLUMNS),
+    "transformer": (*_COMPARED, "wmt14"),
+    "transformer-small": (*_COMPARED, "wmt14"),
+    "ut-halting": _COMPARED,
+    "ut-halting-2x": _COMPARED,
+    "ut-post-norm": [name for name in _BASES if name not in _PROGRAMS],
+}
+"""Variant -> the bases that have it."""
+SMALL = {
+    "agreement": (80, 399),
+    "lambada": (96, 530),
+    "lambada-reading": (104, 618),
+    "multi30k": (104, 517),
+    "wmt14": (512, 2183),
+    **dict.fromkeys(("lte-copy", "lte-double", "lte-reverse"), (48, 252)),
+    **dict.fromkeys(_PROGRAMS, (48, 253)),
+}
 _SUMMARY = "The last word of a passage, by a language model on novels: Universal Transformer of {} steps (table 3)."
-_SUFFIXES = ("lstm", "transformer", "transformer-small", "ut-halting", "ut-halting-2x", "ut-post-norm")
 
 
 def add_recipes() -> None:
     """Enter the recipes of this package, and their variants, where those of the library are."""
-    SMALL_SIZES.update({"agreement": (80, 399), "lambada": (96, 530), "lambada-reading": (104, 618)})
-    MAIN.update(BASES)
-    RECIPES.update(BASES | variants(BASES, dict.fromkeys(_SUFFIXES, tuple(BASES))))
+    SMALL_SIZES.update(SMALL)
+    MAIN.update(_LANGUAGE | execute.MAIN | named(multi30k))
+    RECIPES.update(_BASES | execute.MAIN | named(wmt14_ut_small) | STUDY | variants(_BASES, BASES_OF))
+    half, title = partial(norm_after_sums, rate=0.5), VARIANTS["ut-post-norm"][1]
+    RECIPES.update(changed(_PROGRAMS, half, suffix="ut-post-norm", title=title))
+    distances = execute.distance_positions
+    RECIPES.update(changed(execute.COLUMNS, distances, suffix="distance-positions", title="distance positions"))
     RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))

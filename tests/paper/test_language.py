@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paper.tasks.blimp import SETS
 from paper.tasks.lambada import SETS as PASSAGES
 from universal_transformer.cli import main
-from universal_transformer.tasks.blimp import SETS
 
 SMALL = [
     "--width",

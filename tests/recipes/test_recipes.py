@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from paper.tasks import LearningToExecuteData
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.model_config import ModelConfig
@@ -15,7 +16,6 @@ from universal_transformer.registry import build
 from universal_transformer.tasks import (
     AlgorithmicData,
     ControlData,
-    LearningToExecuteData,
     PairsData,
     ParsingData,
     StoriesData,

@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
-from paper.tasks import AgreementData, LambadaData, ReadingData
+from paper.tasks import AgreementData, LambadaData, LearningToExecuteData, ReadingData, TranslationData
 from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import main, train
 from universal_transformer.data.batch import Batch
@@ -29,12 +29,10 @@ from universal_transformer.tasks import (
     BabiData,
     CaptionsData,
     ControlData,
-    LearningToExecuteData,
     ParsingData,
     PicturesData,
     SpeechData,
     StoriesData,
-    TranslationData,
     VoiceData,
 )
 from universal_transformer.training import dry_run

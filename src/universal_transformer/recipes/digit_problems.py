@@ -43,7 +43,7 @@ MAIN = family(
         "multiplication": "Multiply a long number by one digit: lengths 3 to 40 in training, up to 400 in the test.",
     },
 )
-OF_TABLES = family(
+STUDIED = family(
     _digits,
     {
         "prefix-parity": "Parity of every prefix of a binary sequence: lengths 1 to 40 in training, up to 400 in the "

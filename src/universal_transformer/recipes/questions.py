@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
+from universal_transformer.recipes.start import Changes, constant_rate, named, start
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.run_config import RunConfig
-from universal_transformer.typed import replaced
 
 
 def _facts(*, bias: float) -> Changes:
@@ -80,30 +79,4 @@ def babi_1k_joint() -> RunConfig:
     return start("babi-1k-joint", data, _facts(bias=-2.0), _late_halting(0.5), changes)
 
 
-_DEPTH_STUDY: dict[str, Changes] = {
-    "depth-fixed": {"model.halting.side": "none"},
-    "depth-random": {"model.halting.side": "none", "training.depth": "random"},
-    "depth-halting": {},
-    "depth-halting-2x": {"model.depth.max_steps": 12, "model.halting.bias": None},
-}
-
-
-def _depth_study(name: str) -> RunConfig:
-    """The training is that of the runs in results/paper/depth.jsonl."""
-    as_recorded = {"recipe": name, "training.schedule": "cosine", "training.ema_decay": None}
-    return replaced(stories(), {**as_recorded, **_DEPTH_STUDY[name]})
-
-
 MAIN = named(stories, babi, babi_10k_joint, babi_1k_joint)
-OF_TABLES = family(
-    _depth_study,
-    {
-        "depth-fixed": "Stories at 6 steps in training, tested at 1 to 12 (the depth study).",
-        "depth-random": "Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth "
-        "study).",
-        "depth-halting": "Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the "
-        "depth study).",
-        "depth-halting-2x": "Stories with dynamic halting, a cap of 12 steps in training, tested at caps of 1 to 12 "
-        "(the depth study).",
-    },
-)

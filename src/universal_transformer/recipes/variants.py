@@ -16,22 +16,12 @@ SMALL_SIZES: dict[str, tuple[int, int]] = {
     "copy": (24, 224),
     "reverse": (24, 224),
     "addition": (24, 224),
-    "lte-copy": (48, 252),
-    "lte-double": (48, 252),
-    "lte-reverse": (48, 252),
-    "lte-program": (48, 253),
-    "lte-control": (48, 253),
-    "lte-addition": (48, 253),
-    "multi30k": (104, 517),
-    "wmt14": (512, 2183),
 }
 """Base -> width and filter width of the Transformer with as many parameters.
 
 The width is the largest multiple of two channels a head at which a transition of the same proportions has too few
 parameters; the filter width adds the rest. A test compares the totals.
 """
-HALF_OF_THE_RATE = ("lte-program", "lte-control", "lte-addition")
-"""Bases that post-norm learns better with half of their learning rate (notebook/README.md)."""
 
 
 def universal(config: RunConfig) -> ModelConfig:
@@ -99,12 +89,7 @@ def twice_the_depth(config: RunConfig) -> RunConfig:
     return replaced(config, changes)
 
 
-def post_norm(config: RunConfig) -> RunConfig:
-    """LayerNorm after each sum, with DeepNorm's residual and a warm-up twice as long."""
-    return norm_after_sums(config, rate=0.5 if config.recipe in HALF_OF_THE_RATE else 1.0)
-
-
-def norm_after_sums(config: RunConfig, *, rate: float) -> RunConfig:
+def norm_after_sums(config: RunConfig, *, rate: float = 1.0) -> RunConfig:
     """LayerNorm after the sums: DeepNorm, a warm-up twice as long, `rate` times the learning rate.
 
     Half of the rate is better on some tasks and worse on others; with the plain sum of the paper the models learn more
@@ -124,7 +109,7 @@ VARIANTS: dict[str, tuple[Callable[[RunConfig], RunConfig], str]] = {
     "transformer-small": (small_transformer, "Transformer, as many parameters as the UT"),
     "ut-halting": (halting, "UT, dynamic halting"),
     "ut-halting-2x": (twice_the_depth, "UT, dynamic halting, cap of twice the depth"),
-    "ut-post-norm": (post_norm, "UT, post-norm with DeepNorm"),
+    "ut-post-norm": (norm_after_sums, "UT, post-norm with DeepNorm"),
     "neural-gpu": (neural_gpu, "Neural GPU"),
 }
 """End of the name of a recipe -> what it changes in its base, and its title."""
@@ -141,10 +126,19 @@ def variant(base: Recipe, change: Callable[[RunConfig], RunConfig], *, suffix: s
     return recipe
 
 
+def changed(
+    bases: Mapping[str, Recipe], change: Callable[[RunConfig], RunConfig], *, suffix: str, title: str
+) -> dict[str, Recipe]:
+    """The recipes of one change of several bases, by name."""
+    return {f"{name}-{suffix}": variant(base, change, suffix=suffix, title=title) for name, base in bases.items()}
+
+
 def variants(bases: Mapping[str, Recipe], names: Mapping[str, Sequence[str]]) -> dict[str, Recipe]:
     """The recipes of `VARIANTS` by name; `names` has the bases of each end of a name."""
     return {
-        f"{base}-{suffix}": variant(bases[base], change, suffix=suffix, title=title)
+        name: recipe
         for suffix, (change, title) in VARIANTS.items()
-        for base in names.get(suffix, ())
+        for name, recipe in changed(
+            {base: bases[base] for base in names.get(suffix, ())}, change, suffix=suffix, title=title
+        ).items()
     }

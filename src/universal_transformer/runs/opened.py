@@ -137,7 +137,7 @@ def open_with_task(
     run = open_run(folder, device=device, halting_execution=halting_execution)
     if other:
         if other not in OTHER_TESTS:
-            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS)}")
+            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS) or 'none without a clone'}")
         if (architecture := run.model.config.architecture) != "language_model":
             raise UserError(
                 f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
-from universal_transformer.tasks.blimp import load_blimp
 from universal_transformer.tasks.captions import CaptionsData as CaptionsData
 from universal_transformer.tasks.codec import Codec as Codec
 from universal_transformer.tasks.control import ControlData as ControlData
 from universal_transformer.tasks.labelled import LabelledData as LabelledData
-from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.parsing import ParsingData as ParsingData
 from universal_transformer.tasks.pictures import PicturesData as PicturesData
@@ -27,14 +25,12 @@ from universal_transformer.tasks.tagged import TaggedData as TaggedData
 from universal_transformer.tasks.task import Task as Task
 from universal_transformer.tasks.task import TaskData as TaskData
 from universal_transformer.tasks.text import TextData as TextData
-from universal_transformer.tasks.translation import TranslationData as TranslationData
 from universal_transformer.tasks.voice import VoiceData as VoiceData
 
 TASKS: dict[str, type[TaskData]] = {
     "stories": StoriesData,
     "babi": BabiData,
     "algorithmic": AlgorithmicData,
-    "learning-to-execute": LearningToExecuteData,
     "sudoku": SudokuData,
     "pairs": PairsData,
     "text": TextData,
@@ -43,15 +39,14 @@ TASKS: dict[str, type[TaskData]] = {
     "speech": SpeechData,
     "voice": VoiceData,
     "parsing": ParsingData,
-    "translation": TranslationData,
     "pictures": PicturesData,
     "captions": CaptionsData,
     "control": ControlData,
 }
 """Name in a configuration file -> the class of its data."""
 
-OTHER_TESTS: dict[str, Callable[..., Task]] = {"blimp": load_blimp}
-"""Name -> a function that returns test sets for the codec of a language model of another task."""
+OTHER_TESTS: dict[str, Callable[..., Task]] = {}
+"""Name -> a function that returns test sets for the codec of a language model of another task; those of a clone."""
 
 
 def task_name(data: TaskData) -> str:

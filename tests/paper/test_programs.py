@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from python_oracle import execute_expression, execute_lines
-from universal_transformer.tasks.programs import (
+from paper.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
     LINES_SYMBOLS,
@@ -19,6 +18,7 @@ from universal_transformer.tasks.programs import (
     draw,
     literal,
 )
+from python_oracle import execute_expression, execute_lines
 
 programs = given(
     seed=st.integers(0, 2**32),

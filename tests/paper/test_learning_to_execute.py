@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paper.tasks import LearningToExecuteData
 from python_oracle import execute_expression, execute_lines
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import Codec, LearningToExecuteData
+from universal_transformer.tasks import Codec
 
 SMALL = LearningToExecuteData(train_examples=300, validation_examples=20, test_examples=30)
 MEMORY = [dataclasses.replace(SMALL, problem=problem) for problem in ("copy", "double", "reverse")]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from paper.tasks.learning_to_execute import ExecuteProblem, LearningToExecuteData
+from paper.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.recipes.start import Changes, family, named, start
-from universal_transformer.tasks import LearningToExecuteData
-from universal_transformer.tasks.learning_to_execute import ExecuteProblem
-from universal_transformer.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
@@ -37,7 +36,7 @@ def _column(name: str) -> RunConfig:
 
 
 MAIN = named(lte)
-OF_TABLES = family(
+COLUMNS = family(
     _column,
     {
         "lte-copy": "Repeat a number of up to 55 digits (table 5).",

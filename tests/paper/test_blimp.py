@@ -3,11 +3,11 @@ import zipfile
 
 import pytest
 
+from paper.tasks import blimp
+from paper.tasks.blimp import SETS, load_blimp, read_pairs
 from paper.tasks.words import Words
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks import blimp
-from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.tokenized import Text

@@ -27,13 +27,7 @@ from functools import cached_property, partial
 from random import Random
 from typing import Annotated, ClassVar, Literal
 
-from universal_transformer.data.example import Example
-from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import LEAST_RATIO
-from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.digits import DIGITS
-from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.programs import (
+from paper.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
     LINES_SYMBOLS,
@@ -41,6 +35,12 @@ from universal_transformer.tasks.programs import (
     draw,
     literal,
 )
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.algorithmic import LEAST_RATIO
+from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.digits import DIGITS
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.task import Saved, Task
