@@ -98,7 +98,9 @@ def sublayer(module, xs, function, *, base=None):
     return [x + function(normed, i) for i, x in enumerate(base)]
 
 
-def block(module, xs, *, causal=False, source=None, base=None):
+def block(module, xs, *, causal=False, source=None, base=None, memory=None):
+    """``memory``: where the transition is added to what it read at the step before (A^{t-1}), that of each block."""
+    first = xs if base is None else base
     xs = sublayer(
         module.after_attention,
         xs,
@@ -111,7 +113,12 @@ def block(module, xs, *, causal=False, source=None, base=None):
             xs,
             lambda ys, i: cross_attention(module.cross_attention, ys, i, source=source),
         )
-    return sublayer(module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal))
+    base = None
+    if memory is not None:
+        base, memory[module] = memory.get(module, first), xs
+    return sublayer(
+        module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal), base=base
+    )
 
 
 @dataclass
@@ -145,12 +152,15 @@ def close(recurrence, states):
 
 @torch.no_grad()
 def fixed(recurrence, states, *, max_steps, source=None):
-    states = list(states)
+    states, memory = list(states), {} if recurrence.residual == "previous" else None
     for step in range(max_steps):
-        base = states if recurrence.residual == "state" else None
+        base = None if recurrence.residual == "timed" else states
         states = timed(recurrence, states, step)
         for module in step_blocks(recurrence, step):
-            states, base = block(module, states, causal=recurrence.decoder, source=source, base=base), None
+            states, base = (
+                block(module, states, causal=recurrence.decoder, source=source, base=base, memory=memory),
+                None,
+            )
     return Run(close(recurrence, states), [max_steps] * len(states), [0.0] * len(states))
 
 
@@ -163,6 +173,7 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
     """
     unit, count, entered = recurrence.halting, len(states), {}
     states, output = list(states), [torch.zeros_like(x) for x in states]
+    memory = {} if recurrence.residual == "previous" else None
     h, running, run = [0.0] * count, [True] * count, Run(steps=[0] * count, remainder=[0.0] * count)
     for step in range(max_steps):
         if not any(running):
@@ -176,9 +187,9 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
             for i in range(count):
                 if number == 0 or running[i] or unit.config.state == "evolving":
                     entered[number, i] = new[i]
-            base = states if number == 0 and recurrence.residual == "state" else None
+            base = None if number or recurrence.residual == "timed" else states
             given = [entered[number, i] for i in range(count)]
-            new = block(module, given, causal=recurrence.decoder, source=source, base=base)
+            new = block(module, given, causal=recurrence.decoder, source=source, base=base, memory=memory)
         capped = unit.config.remainder_at_cap and step == max_steps - 1
         for i in range(count):
             if not running[i]:

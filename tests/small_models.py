@@ -23,6 +23,7 @@ COORDINATES = {
     "concatenated": {"combine_coordinates": "concatenate"},
     "at the input": {"position_injection": "input"},
     "as printed": {"step.residual": "state", "attention.scale": "width"},
+    "as in the patent": {"step.residual": "previous", "attention.scale": "width"},
 }
 
 ROTARY_SOURCE = {"position_coordinates": "rotary", "rotary_source": True}

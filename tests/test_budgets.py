@@ -9,13 +9,13 @@ import size
 
 BUDGETS = {
     "lines of nn": 1_198,
-    "lines of rules": 458,
-    "lines of execution": 1_499,
-    "lines of models": 3_004,
+    "lines of rules": 456,
+    "lines of execution": 1_494,
+    "lines of models": 3_011,
     "lines of decoding": 1_039,
-    "lines of interop": 1_052,
+    "lines of interop": 1_055,
     "lines of baselines": 466,
-    "lines of these packages": 8_716,
+    "lines of these packages": 8_718,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,

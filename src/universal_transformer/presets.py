@@ -7,8 +7,15 @@ from universal_transformer.models.model_config import ModelConfig, refusal
 from universal_transformer.nn.step_config import Sizes
 from universal_transformer.typed import listed, replaced
 
-PRESETS: dict[str, ModelConfig] = {"paper": ModelConfig(), "tensor2tensor": tensor2tensor_config.PRESET}
-"""The choices of the paper, and those of the authors' code."""
+_PRINTED = {"step.residual": "previous", "attention.scale": "width"}
+PRESETS: dict[str, ModelConfig] = {
+    "paper": ModelConfig(),
+    "patent": replaced(ModelConfig(), _PRINTED),
+    "tensor2tensor": tensor2tensor_config.PRESET,
+}
+"""``paper``: the paper's choices, where the equations are read as its figure 4 draws them: coordinates in the residual
+(D5) and the scale ``sqrt(d / k)`` (D18). ``patent``: the equations as version 1 and US 10,740,433 print them.
+``tensor2tensor``: the choices of the authors' code."""
 
 SIZES: dict[str, Sizes] = {
     "tiny": Sizes(width=128, filter_width=512, num_heads=4),

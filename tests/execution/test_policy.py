@@ -57,6 +57,7 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     ("changes", "reason"),
     [
         ({"step.residual": "state"}, 'step.residual="state"'),
+        ({"step.residual": "previous"}, 'step.residual="previous"'),
         ({"attention.scale": "width"}, 'attention.scale="width"'),
         ({}, None),
     ],

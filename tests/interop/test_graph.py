@@ -117,6 +117,7 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"step.residual": "previous"}, r"^model\.step\.residual='previous': "),
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
         ({"plain_layers_before": 1}, r"^model\.kind=tensor2tensor: "),
         ({"halting": True, "halting.rule": "stick_breaking"}, r"^model\.halting\.rule='stick_breaking': "),

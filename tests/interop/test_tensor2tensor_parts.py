@@ -233,6 +233,10 @@ def test_a_model_that_sees_the_future_scores_but_does_not_generate(fields):
             "tensor2tensor.plain_layers_before=2: layers before the recurrence",
         ),
         (
+            {"step.residual": "previous", "combine_coordinates": "concatenate"},
+            "step.residual='previous': the authors' code adds the transition to A",
+        ),
+        (
             {"step.residual": "state", "combine_coordinates": "concatenate"},
             "step.residual='state': coordinates are concatenated",
         ),

@@ -144,6 +144,14 @@ def test_dropout_is_a_probability_below_one(group, value):
             "step.residual='state': no coordinates are added at a step",
         ),
         (
+            {"step.residual": "previous", "execution.activation_checkpointing": True},
+            "execution.activation_checkpointing=True: a step is computed again without the step before",
+        ),
+        (
+            {"step.residual": "previous", "tied": False},
+            "step.residual='previous': A of the step before: needs step.tied=True",
+        ),
+        (
             {"step.residual": "state", "position_injection": "input", "step_coordinates": "none"},
             "step.residual='state': no coordinates are added at a step",
         ),
@@ -275,7 +283,7 @@ def test_presets_have_a_size_and_come_back_from_json(name, size):
 
 
 def test_presets_and_sizes_that_are_none_are_answered_with_those_that_are():
-    with pytest.raises(UserError, match="preset='t2t': allowed: paper, tensor2tensor"):
+    with pytest.raises(UserError, match="preset='t2t': allowed: paper, patent, tensor2tensor"):
         preset("t2t")
     with pytest.raises(UserError, match="size='huge': allowed: tiny, small, base, big"):
         preset(size="huge")

@@ -13,6 +13,7 @@ CHOICES = [
     {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
     {"halting": True, "layers_per_step": 2},
     {"halting": True, "residual": "state"},
+    {"halting": True, "residual": "previous", "layers_per_step": 2},
     {"halting": True, "scope": "sequence", "output": "final", "norm": "pre"},
 ]
 

@@ -98,13 +98,14 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
 
 
 @pytest.mark.claim("US 5", "US 18", "equation 5")
+@pytest.mark.parametrize("residual", ["state", "previous"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(
     ("norm", "halts"), [("post", False), ("pre", False), ("deep", False), ("post", True), ("pre", True)]
 )
-def test_the_printed_residual_leaves_the_coordinates_out(norm, decoder, halts):
+def test_the_printed_residual_leaves_the_coordinates_out(norm, decoder, halts, residual):
     choices = {"norm": norm, "decoder": decoder, "cross_attention": decoder, "halting": halts, "layers_per_step": 2}
-    module = small_recurrence(residual="state", **choices)
+    module = small_recurrence(residual=residual, **choices)
     source = torch.randn(3, 4, WIDTH, dtype=torch.float64) if decoder else None
     naive = (
         naive_halting(module)
@@ -116,6 +117,24 @@ def test_the_printed_residual_leaves_the_coordinates_out(norm, decoder, halts):
     usual.load_state_dict(module.state_dict())
     states = batch()
     assert (go(usual, states, source=source)[0] - go(module, states, source=source)[0]).abs().max() > 1e-3
+
+
+@pytest.mark.claim("US 5", "US 18")
+def test_a_step_is_the_equations_of_the_patent():
+    """``A^t = LN(H^{t-1} + MHSA(H^{t-1} + P^t))``, ``H^t = LN(A^{t-1} + Transition(A^t))``, scores over ``sqrt(d)``."""
+    recurrence = small(**{"step.residual": "previous", "attention.scale": "width"}).source.recurrence.double()
+    recurrence.decoder = False  # what the helpers ask
+    states = torch.randn(1, 4, 8, dtype=torch.float64)
+    (block,), positions = recurrence.blocks, range(4)
+    h = before = list(states[0])
+    for step in range(3):
+        x = oracles.timed(recurrence, h, step)
+        mixed = [oracles.self_attention(block.attention, x, i, causal=False, scale="width") for i in positions]
+        a = [oracles.layer_norm(h[i] + mixed[i], block.after_attention.norm) for i in positions]
+        changed = [oracles.feed_forward(block.transition, a, i) for i in positions]
+        h = [oracles.layer_norm(before[i] + changed[i], block.after_transition.norm) for i in positions]
+        before = a
+    torch.testing.assert_close(go(recurrence, states)[0][0], torch.stack(h), **NEAR)
 
 
 @pytest.mark.parametrize("choices", HALTING[::4], ids=lambda c: "-".join(map(str, c.values())))

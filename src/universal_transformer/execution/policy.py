@@ -85,7 +85,7 @@ def row_obstacle(recurrence: Recurrence, rule: Rule) -> str | None:
     if not recurrence.tied:
         return "steps have separate blocks (tied=False)"
     if recurrence.residual != "timed":
-        return 'self-attention is added to states without coordinates (step.residual="state")'
+        return f'step.residual="{recurrence.residual}": the sums of a step have states without coordinates'
     if any(block.attention.factor != 1.0 for block in recurrence.blocks):
         return 'scores are divided by the square root of the width (attention.scale="width")'
     if not all(block.transition.pointwise for block in recurrence.blocks):

@@ -118,6 +118,8 @@ def _refusals(config: ModelConfig) -> Refusals:
     weights = config.halts and choices_of(config.halting).keeps_weights
     yield "halting.rule", weights, "its cost needs the weights of all steps"
     yield "depth.max_steps", config.by_length(decoder=False), "only a depth that is a number is"
+    previous = config.step.residual == "previous"
+    yield "step.residual", previous, "the loop of a graph carries no A of the step before"
     untied = config.halts and not config.step.tied
     yield "step.tied", untied, "a loop that ends when positions halt needs one block for all steps"
 

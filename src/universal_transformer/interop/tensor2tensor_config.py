@@ -103,6 +103,7 @@ class OfficialConfig(ModelConfig):
         yield "tensor2tensor.plain_layers_before", group.plain_layers_before > 0 and learned, inside
         after = self.expects_loss and group.plain_layers_after > 0
         yield "tensor2tensor.plain_layers_after", after, "ponder needs the output after every step: leave it out"
+        yield "step.residual", self.step.residual == "previous", "the authors' code adds the transition to A^t"
         joined = self.step.residual == "state" and group.concatenate_coordinates
         yield "step.residual", joined, "coordinates are concatenated to the state, not added: leave it out"
         frames = self.outputs.kind == "frames"

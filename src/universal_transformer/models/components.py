@@ -232,7 +232,7 @@ class CoordinatesConfig:
         yield "sizes.num_heads", both, "half of them count from the end: an even number is needed"
         yield "attention.rotary_source", rotary and not self.rotates, "needs coordinates.position rotary or distance"
         adds = (self.injection == "every_step" and self.adds) or self.step != "none"
-        state = config.step.residual == "state" and not adds
+        state = config.step.residual != "timed" and not adds
         yield "step.residual", state, "no coordinates are added at a step: leave it out"
         if position == "grid":
             writes = config.architecture not in ENCODERS
@@ -330,6 +330,13 @@ class ExecutionConfig:
     """Leave out halted positions where that is exact and saves time ("auto"), or always compute all positions."""
     activation_checkpointing: bool = False
     """Keep one state for each position and step, and recompute the rest in the backward pass: less memory, slower."""
+
+    def rules(self, config: Any) -> Refusals:
+        """A transition that is added to A of the step before needs one block for all steps, which are all kept."""
+        previous = config.step.residual == "previous"
+        yield "step.residual", previous and not config.step.tied, "A of the step before: needs step.tied=True"
+        again = "a step is computed again without the step before: leave it out"
+        yield "execution.activation_checkpointing", previous and self.activation_checkpointing, again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ class PostNorm(nn.Module):
     """LayerNorm after the residual sum."""
 
     by_rows = True
-
     closes = False
     """Whether a model of such blocks needs a norm after the last step."""
     scale = 1.0
@@ -72,15 +71,18 @@ class Block(nn.Module):
         is a source, else ``C = A``, and ``H = LN(C + D(Transition(C)))``; X: ``states``, D: dropout, LN: LayerNorm.
 
         ``seen``: what keys and values of self-attention are computed from, where other than X. ``residual``: what
-        self-attention is added to, where other than X (decision D5). ``slot`` numbers the applications of a block in a
-        call, ``layer`` the blocks.
+        self-attention is added to, where other than X (decision D5). With ``context.attended`` H adds the transition to
+        the C of the step before, in the first step to what self-attention is added to. ``slot`` numbers the
+        applications of a block in a call, ``layer`` the blocks.
         """
-        norm = self.after_attention
+        norm, entered = self.after_attention, states if residual is None else residual
         shown = None if seen is None else norm.before(seen)
         mixed = self.attention(norm.before(states), context, seen=shown, slot=slot)
-        states = norm(states if residual is None else residual, mixed)
+        states = norm(entered, mixed)
         if self.cross_attention is not None and self.after_cross_attention is not None:
             norm = self.after_cross_attention
             states = norm(states, self.cross_attention(norm.before(states), context, layer=layer))
-        norm = self.after_transition
-        return norm(states, self.transition(norm.before(states), context, slot=slot))
+        norm, attended = self.after_transition, states
+        if context.attended is not None:
+            attended, context.attended[layer] = context.attended.get(layer, entered), states
+        return norm(attended, self.transition(norm.before(states), context, slot=slot))

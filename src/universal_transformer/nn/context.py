@@ -11,8 +11,6 @@ from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Sta
 AllHeads = Float[Tensor, "batch heads stored head"]
 Number = int | Int[Tensor, "*rows"]
 """The number of a step, or of the application of a block, from 0: of all positions, or of each row."""
-
-
 Angles = Float[Tensor, "2 rows #heads position half"]
 """Cosines and sines of rotary positions."""
 
@@ -116,7 +114,8 @@ class Context:
     covers the positions of this call, ``stored_padding`` those that ``cache`` holds as well. ``source``: one entry for
     each block. ``lengths``: the last step of each sequence, or of each row, where these differ (decision D15).
     ``others`` holds keys and values of positions that are not in this call; ``rows`` computes the attention of rows,
-    which ``sequences`` groups. ``record`` receives attention weights. ``signals``: τ of all steps.
+    which ``sequences`` groups. ``record`` receives attention weights. ``signals``: τ of all steps. ``attended``: A of
+    the step before, of each block, where the transition is added to it (D5).
     """
 
     depth: Depth
@@ -134,6 +133,7 @@ class Context:
     keep_states: bool = False
     lengths: Int[Tensor, "batch"] | None = None
     signals: Float[Tensor, "step channels"] | None = None
+    attended: dict[int, Vectors] | None = None
 
     @property
     def idle(self) -> Padding | None:

@@ -48,9 +48,8 @@ class Recurrence(nn.Module):
     """Coordinates, then a step of ``blocks_per_step`` blocks, ``depth.max_steps`` times.
 
     ``blocks`` holds the blocks of one step when tied, and ``max_steps`` times as many when not. ``halting``: the rule
-    by which positions stop. ``closing_norm`` ends a pre-norm model. ``residual``: what self-attention is added to, the
-    state with coordinates or without them (D5). ``checkpointed``: what a step computes inside is not kept for the
-    backward pass but computed again.
+    by which positions stop. ``closing_norm`` ends a pre-norm model. ``residual``: what the functions of a step are
+    added to (D5). ``checkpointed``: what a step computes inside is not kept for the backward pass but computed again.
     """
 
     loop: Loop = staticmethod(depth_loop)
@@ -71,8 +70,7 @@ class Recurrence(nn.Module):
         self.tied = len(self.blocks) == blocks_per_step
         self.blocks_per_step, self.residual = blocks_per_step, residual
         self.closing_norm, self.halting = closing_norm, depth.rule
-        self.trained_depth = depth
-        self.checkpointed = False
+        self.trained_depth, self.checkpointed = depth, False
 
     def depth(
         self,
@@ -111,7 +109,8 @@ class Recurrence(nn.Module):
 
     def forward(self, states: States, context: Context) -> tuple[States, Trace]:
         """The states after the last step, and the trace."""
-        context = replace(context, signals=self.coordinates.signals(context.depth.max_steps, like=states))
+        signals = self.coordinates.signals(context.depth.max_steps, like=states)
+        context = replace(context, signals=signals, attended={} if self.residual == "previous" else None)
         last = self.loop(self, self.enter(states, context), context)
         assert last.output is not None
         return self.leave(last.output.to(states.dtype), context), Trace.of(last, context, close=self.close)
@@ -145,7 +144,7 @@ class Recurrence(nn.Module):
         shown = was.shown
         if shown is not None:
             shown = self.coordinates(shown, context.encoding, step=step, signals=context.signals)
-        residual = was.states if self.residual == "state" else None
+        residual = None if self.residual == "timed" else was.states
         first, inputs = (0 if self.tied else step * count), []
         for number in range(count):
             if number:

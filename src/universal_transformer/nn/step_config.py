@@ -64,8 +64,9 @@ class StepConfig:
     """One block for all steps (Universal Transformer), or separate blocks for each step (Transformer)."""
     blocks: Positive = 1
     """D14: blocks applied in one depth step."""
-    residual: Literal["timed", "state"] = "timed"
-    """D5: what self-attention is added to: the state with coordinates, or without them (printed in the patent)."""
+    residual: Literal["timed", "state", "previous"] = "timed"
+    """D5: what self-attention is added to: the state with coordinates, or without them ("state": printed in the paper).
+    "previous": as "state", and the transition is added to ``A^{t-1}`` (printed in version 1 and the patent)."""
 
 
 @dataclass(frozen=True, kw_only=True)
