@@ -5,7 +5,7 @@ Ids: 0 padding, 1 start, 2 end, 3 a word that is not in the vocabulary, then the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -62,6 +62,7 @@ class Vocabulary:
 class _KnownWords(Side):
     """Base of both sides: the words from id 4 on."""
 
+    reads_empty_lines: ClassVar[bool] = True
     known: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -100,12 +101,10 @@ class Words(_KnownWords):
     def target_fields(self) -> Mapping[str, Any]:
         return {"architecture": "language_model"}
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
-        for number, text in lines:
-            words = _words(text, f"{name}:{number}")
-            ids = tuple(self.vocabulary.encode(words))
-            yield Example(source=(), target=ids, unknown=self.vocabulary.unknown(words))
+    def read_line(self, line: str, *, where: str) -> Example:
+        """The words of a line are the `target`; text is cut as `split_words` does."""
+        words = _words(line, where)
+        return Example((), tuple(self.vocabulary.encode(words)), unknown=self.vocabulary.unknown(words))
 
     def render(self, target: Sequence[int]) -> str:
         return " ".join("\n" if index == END else self.vocabulary.word(index) for index in target).strip()
@@ -136,11 +135,10 @@ class Passage(_KnownWords):
         (index,) = self.vocabulary.encode([word])
         return NO_CLASS if index == UNKNOWN else index
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example for every line: a passage without its last word."""
-        for number, text in lines:
-            words = _words(text, f"{name}:{number}")
-            yield Example(source=self.question(words), target=(), unknown=self.vocabulary.unknown(words))
+    def read_line(self, line: str, *, where: str) -> Example:
+        """A line is a passage without its last word."""
+        words = _words(line, where)
+        return Example(source=self.question(words), target=(), unknown=self.vocabulary.unknown(words))
 
     def render(self, target: int) -> str:
         return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)

@@ -1,7 +1,7 @@
 """A task and a side of a codec from outside: one class and one entry in `TASKS` or `SIDES` each, for every command."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
@@ -35,11 +35,10 @@ class Bits(Side):
     def encode(self, bits: str) -> tuple[int, ...]:
         return tuple(1 + int(bit) for bit in bits)
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        for number, text in lines:
-            if set(text.strip()) - {"0", "1"}:
-                raise UserError(f"{name}:{number}: expected bits")
-            yield Example(self.encode(text.strip()), ())
+    def read_line(self, line: str, *, where: str) -> Example:
+        if set(line.strip()) - {"0", "1"}:
+            raise UserError(f"{where}: expected bits")
+        return Example(self.encode(line.strip()), ())
 
     def names(self, positions: Sequence[int]) -> list[str]:
         return [str(index - 1) for index in positions]

@@ -1,7 +1,7 @@
 """A task and a configuration that train in well under a second."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,8 +36,8 @@ class TinySide(Side):
         classes = {"classifier": VOCABULARY - 3, "tagger": VOCABULARY}.get(self.architecture)
         return {"architecture": self.architecture, "vocabulary.num_classes": classes}
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        raise ValueError(f"{name}: nothing to read in {lines}")
+    def read_line(self, line: str, *, where: str) -> Example:
+        raise ValueError(f"{where}: nothing to read in {line}")
 
     def names(self, positions: Sequence[Any]) -> list[str]:
         return [str(item) for item in positions]

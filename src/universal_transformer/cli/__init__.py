@@ -7,12 +7,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 
 from universal_transformer import __version__
 from universal_transformer.cli.clone import BESIDE, from_clone, in_clone
 from universal_transformer.cli.output import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
 from universal_transformer.errors import UserError, suggestion
+from universal_transformer.members import OTHERS
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": (".train:Train", "train a recipe, or continue a run"),
@@ -32,9 +34,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (".demo:Demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
 """Command -> (module:class, a dataclass of options with a call; summary). Modules of this package begin with a dot."""
-
-_WITHOUT_TASKS = ("bench", "models", "demo")
-"""Commands that need none of the tasks of `paper`, which take a second to import."""
 
 _NO_MEMORY = (
     "allocate memory",
@@ -105,8 +104,8 @@ def _dispatch(arguments: list[str]) -> int:
     keep_few_kernels()
     from universal_transformer.cli.parser import parse
 
-    if in_clone("paper") and name not in _WITHOUT_TASKS:
-        from_clone("paper", command=name)
+    if in_clone("paper"):
+        OTHERS.append(partial(from_clone, "paper", command=name))
     module, _, kind = COMMANDS[name][0].partition(":")
     home = from_clone(module, command=name) if module.startswith(BESIDE) else import_module(module, __name__)
     command = parse(getattr(home, kind), rest, name=name)

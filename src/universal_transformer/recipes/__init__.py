@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from universal_transformer.members import Members
 from universal_transformer.recipes import digit_problems, puzzles, questions, senses, sequences, users_files
 from universal_transformer.recipes.start import Recipe
 from universal_transformer.recipes.variants import changed, variants
 
-MAIN: dict[str, Recipe] = {
-    **questions.MAIN,
-    **digit_problems.MAIN,
-    **puzzles.MAIN,
-    **users_files.MAIN,
-    **sequences.MAIN,
-    **senses.MAIN,
-}
+MAIN: Members[Recipe] = Members(
+    {
+        **questions.MAIN,
+        **digit_problems.MAIN,
+        **puzzles.MAIN,
+        **users_files.MAIN,
+        **sequences.MAIN,
+        **senses.MAIN,
+    }
+)
 """The recipes to start with."""
 _DIGITS = ("copy", "reverse", "addition")
 BASES_OF: dict[str, Sequence[str]] = {
@@ -35,17 +38,19 @@ BASES_OF: dict[str, Sequence[str]] = {
 }
 """Variant -> the bases that have it."""
 
-_BASES = {**MAIN, **digit_problems.STUDIED}
-RECIPES: dict[str, Recipe] = {
-    **_BASES,
-    **variants(_BASES, BASES_OF),
-    **changed(
-        {**digit_problems.MAIN, **digit_problems.STUDIED},
-        digit_problems.distance_positions,
-        suffix="distance-positions",
-        title="distance positions",
-    ),
-}
+_BASES = {**MAIN.data, **digit_problems.STUDIED}
+RECIPES: Members[Recipe] = Members(
+    {
+        **_BASES,
+        **variants(_BASES, BASES_OF),
+        **changed(
+            {**digit_problems.MAIN, **digit_problems.STUDIED},
+            digit_problems.distance_positions,
+            suffix="distance-positions",
+            title="distance positions",
+        ),
+    }
+)
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 
 __all__ = ["MAIN", "RECIPES", "Recipe"]

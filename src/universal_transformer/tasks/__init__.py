@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from universal_transformer.errors import UserError
+from universal_transformer.members import Members
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
 from universal_transformer.tasks.captions import CaptionsData as CaptionsData
@@ -27,25 +28,27 @@ from universal_transformer.tasks.task import TaskData as TaskData
 from universal_transformer.tasks.text import TextData as TextData
 from universal_transformer.tasks.voice import VoiceData as VoiceData
 
-TASKS: dict[str, type[TaskData]] = {
-    "stories": StoriesData,
-    "babi": BabiData,
-    "algorithmic": AlgorithmicData,
-    "sudoku": SudokuData,
-    "pairs": PairsData,
-    "text": TextData,
-    "labelled": LabelledData,
-    "tagged": TaggedData,
-    "speech": SpeechData,
-    "voice": VoiceData,
-    "parsing": ParsingData,
-    "pictures": PicturesData,
-    "captions": CaptionsData,
-    "control": ControlData,
-}
+TASKS: Members[type[TaskData]] = Members(
+    {
+        "stories": StoriesData,
+        "babi": BabiData,
+        "algorithmic": AlgorithmicData,
+        "sudoku": SudokuData,
+        "pairs": PairsData,
+        "text": TextData,
+        "labelled": LabelledData,
+        "tagged": TaggedData,
+        "speech": SpeechData,
+        "voice": VoiceData,
+        "parsing": ParsingData,
+        "pictures": PicturesData,
+        "captions": CaptionsData,
+        "control": ControlData,
+    }
+)
 """Name in a configuration file -> the class of its data."""
 
-OTHER_TESTS: dict[str, Callable[..., Task]] = {}
+OTHER_TESTS: Members[Callable[..., Task]] = Members()
 """Name -> a function that returns test sets for the codec of a language model of another task; those of a clone."""
 
 

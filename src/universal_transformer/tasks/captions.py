@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.handwriting import SIDE, Handwriting, load_handwriting
+from universal_transformer.data.handwriting import SIDE, Handwriting
 from universal_transformer.data.picture_files import MOST_PIXELS
-from universal_transformer.data.text_table import TextRow, TextTable
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
+from universal_transformer.data.text_table import TextTable
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
@@ -29,7 +28,7 @@ from universal_transformer.tasks.sides.picture import PixelColumns
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Range, Share, check
+from universal_transformer.typed import AtLeastOne, NumberOf, Range
 
 FORMS = 4
 """Distorted forms of each digit to train on."""
@@ -47,43 +46,19 @@ class CaptionsData(OwnPictures):
     """Pictures and captions: handwritten digits alone and in rows, or your own."""
 
     sides: ClassVar[Sides] = (PixelColumns, Text)
-    train: str = ""
-    """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
-    picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
-    validation: str = ""
-    """Validation captions, like `train`; without it a part of the training pictures is held out."""
-    test: str = ""
-    """Test captions, like `train`; without it the validation pictures are scored."""
-    data_dir: str = ""
-    """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     height: Annotated[int, Range(4, 256)] = SIDE
     """Rows of pixels, a multiple of --model.inputs.stride: your own pictures are scaled to them. Of the digits, 28."""
     most_columns: Annotated[int, Range(4, MOST_PIXELS)] = 16 * SIDE
     """Columns of pixels of the widest picture; a wider one is refused."""
-    tokenizer: str = "character"
-    """What a token of a caption is: character, whitespace, word, bpe, or a tokenizer file."""
-    vocabulary_size: int = 4000
-    """At most so many different tokens."""
-    max_length: AtLeastTwo = 64
-    """Tokens of the longest caption, <end> included; longer ones are left out and counted."""
-    validation_fraction: Share = 0.1
-    """Part of the training pictures held out if no validation file is named."""
     row: tuple[AtLeastOne, AtLeastOne] = (3, 6)
     """Fewest and most handwritten digits of a row."""
     rows: NumberOf = 1000
     """Rows in the test, and half as many in the validation; half of the training examples are rows. 0: none."""
     train_examples: AtLeastOne = 20_000
     """Handwritten examples of an epoch, drawn from the digits of the training part."""
-    limit: NumberOf = 0
-    """Use at most so many of the handwritten digits of each part; 0: all."""
-    seed: NumberOf = 0
-    """Seed of what is held out, of the rows, and of the distortions."""
 
     def __post_init__(self) -> None:
-        check(self, field="data")
-        check_choice(self.tokenizer, self.vocabulary_size, lower_case=False)
-        if not self.train and (self.validation or self.test):
-            raise UserError("data.train is not set; name it too, or leave data.validation and data.test out")
+        super().__post_init__()
         if not self.train and self.tokenizer in ("word", "whitespace"):
             raise UserError(
                 f"data.tokenizer={self.tokenizer}: the caption of a row of digits is one word; allowed for them: "
@@ -97,40 +72,25 @@ class CaptionsData(OwnPictures):
     name = "captions"
     scored_by = "sequence"
 
-    def learn(self, rows: Sequence[TextRow], given: TextTable) -> CaptionCodec:
-        del given
-        return self._codec([row.second for row in rows])
-
-    def _codec(self, captions: Sequence[str]) -> CaptionCodec:
-        tokenizer = make_tokenizer(self.tokenizer, captions, vocabulary_size=self.vocabulary_size, lower_case=False)
-        return Codec(PixelColumns(self.height, self.most_columns), Text(tokenizer, self.max_length))
+    def codec(self, captions: Sequence[str]) -> CaptionCodec:
+        columns = PixelColumns(self.height, self.most_columns)
+        return Codec(columns, Text(self.captions_tokenizer(captions), self.max_length))
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.height)
         return super().encode(codec, table, notes)
 
     def digits(self, saved: Saved | None) -> Task:
-        codec: CaptionCodec = saved.codec if saved else self._codec(["0123456789"])
-        parts = {name: self._limited(part) for name, part in load_handwriting(self.data_dir).items()}
+        codec: CaptionCodec = saved.codec if saved else self.codec(["0123456789"])
+        parts = self.handwriting()
         drawn = DrawnDigits(codec, parts["train"], row=self.row, seed=self.seed, rows=self.rows > 0)
         validation, test = (
             {"digits": single(codec, parts[name]), "rows": self._rows(codec, parts[name], count=count)}
             for name, count in (("validation", self.rows // 2), ("test", self.rows))
         )
-        note = "digits: a sample of MNIST, not its test set; the figures compare with no published ones"
-        return Task(
-            name=self.name,
-            codec=codec,
-            train=LazyExamples(drawn.example, count=self.train_examples),
-            validation=[*validation["digits"], *validation["rows"]],
-            test={name: examples for name, examples in test.items() if examples},
-            metric=self.scored_by,
-            notes=(note,),
-        )
-
-    def _limited(self, part: Handwriting) -> Handwriting:
-        count = self.limit or len(part)
-        return Handwriting(part.pictures[:count], part.digits[:count])
+        train = LazyExamples(drawn.example, count=self.train_examples)
+        tests = {name: examples for name, examples in test.items() if examples}
+        return self.of_digits(codec, train, [*validation["digits"], *validation["rows"]], tests)
 
     def _rows(self, codec: CaptionCodec, part: Handwriting, *, count: int) -> list[Example]:
         """Return rows of digits of one part, with each length in turn."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from universal_transformer.data.example import FIRST, PADDING, Example
-from universal_transformer.data.handwriting import SIDE, Handwriting, block_means, load_handwriting
-from universal_transformer.data.text_table import TextRow, TextTable
+from universal_transformer.data.handwriting import SIDE, block_means
+from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer import END, START
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
@@ -23,7 +22,7 @@ from universal_transformer.tasks.sides.picture import MOST_SIDE, Raster
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastTwo, NumberOf, Range, Share, check
+from universal_transformer.typed import Range
 
 NAMES = ("a zero", "a one", "a two", "a three", "a four", "a five", "a six", "a seven", "an eight", "a nine")
 
@@ -36,37 +35,15 @@ class PicturesData(OwnPictures):
     """Captions and pictures: handwritten digits, or your own."""
 
     sides: ClassVar[Sides] = (Text, Raster)
-    train: str = ""
-    """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
-    picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
-    validation: str = ""
-    """Validation captions, like `train`; without it a part of the training pictures is held out."""
-    test: str = ""
-    """Test captions, like `train`; without it the validation pictures are scored."""
-    data_dir: str = ""
-    """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     side: Annotated[int, Range(2, MOST_SIDE)] = 14
     """Pixels of a side. Your own pictures are scaled; of the digits, it is 28 or a divisor of it."""
     levels: Annotated[int, Range(2, 256)] = 256
     """Intensities of a pixel."""
     tokenizer: str = "word"
     """What a token of a caption is: character, whitespace, word, bpe, or a tokenizer file."""
-    vocabulary_size: int = 4000
-    """At most so many different tokens."""
-    max_length: AtLeastTwo = 64
-    """Tokens of the longest caption, <end> included; longer ones are left out and counted."""
-    validation_fraction: Share = 0.1
-    """Part of the training pictures held out if no validation file is named."""
-    seed: NumberOf = 0
-    """Seed of what is held out."""
-    limit: NumberOf = 0
-    """Use at most so many of the handwritten digits of each part; 0: all."""
 
     def __post_init__(self) -> None:
-        check(self, field="data")
-        check_choice(self.tokenizer, self.vocabulary_size, lower_case=False)
-        if not self.train and (self.validation or self.test):
-            raise UserError("data.train is not set; name it too, or leave data.validation and data.test out")
+        super().__post_init__()
         if not self.train and SIDE % self.side:
             raise UserError(f"data.side={self.side}: the digits have {SIDE} × {SIDE} pixels; allowed: 28, 14, 7, 4, 2")
 
@@ -76,12 +53,8 @@ class PicturesData(OwnPictures):
     def name(self) -> str:
         return f"pictures {self.side} × {self.side}, {self.levels} intensities"
 
-    def learn(self, rows: Sequence[TextRow], given: TextTable) -> PictureCodec:
-        del given
-        return self._codec([row.second for row in rows])
-
-    def _codec(self, captions: Sequence[str]) -> PictureCodec:
-        tokenizer = make_tokenizer(self.tokenizer, captions, vocabulary_size=self.vocabulary_size, lower_case=False)
+    def codec(self, captions: Sequence[str]) -> PictureCodec:
+        tokenizer = self.captions_tokenizer(captions)
         special = (tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id)
         after = 0 if special == (PADDING, START, END) else FIRST
         return Codec(Text(tokenizer, self.max_length, after=after), Raster(self.side, self.levels))
@@ -92,25 +65,13 @@ class PicturesData(OwnPictures):
         return super().encode(codec, turned, notes)
 
     def digits(self, saved: Saved | None) -> Task:
-        codec: PictureCodec = saved.codec if saved else self._codec(NAMES)
+        codec: PictureCodec = saved.codec if saved else self.codec(NAMES)
         captions = codec.source.encode_many(NAMES, [])
-
-        def examples(part: Handwriting) -> list[Example]:
-            count = self.limit or len(part)
-            pictures = block_means(part.pictures[:count], side=self.side)
-            return [
+        parts = {
+            name: [
                 Example(source=captions[digit], target=codec.target.ids(picture), group=NAMES[digit])
-                for picture, digit in zip(pictures, part.digits[:count].tolist(), strict=True)
+                for picture, digit in zip(block_means(part.pictures, side=self.side), part.digits.tolist(), strict=True)
             ]
-
-        parts = {name: examples(part) for name, part in load_handwriting(self.data_dir).items()}
-        note = "digits: a sample of MNIST, not its test set; the figures compare with no published ones"
-        return Task(
-            name=self.name,
-            codec=codec,
-            train=parts["train"],
-            validation=parts["validation"],
-            test={"test": parts["test"]},
-            metric=self.scored_by,
-            notes=(note,),
-        )
+            for name, part in self.handwriting().items()
+        }
+        return self.of_digits(codec, parts["train"], parts["validation"], {"test": parts["test"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from universal_transformer.members import Members
 from universal_transformer.tasks.sides.board import Cells
 from universal_transformer.tasks.sides.fact_list import Facts
 from universal_transformer.tasks.sides.label import Classes
@@ -16,11 +17,13 @@ from universal_transformer.tasks.sides.tagging import Tags
 from universal_transformer.tasks.sides.tokenized import RunningText, Text
 from universal_transformer.tasks.sides.tree import Brackets
 
-SIDES: dict[str, type[Side]] = {
-    side.kind: side
-    for side in (
-        *(Text, RunningText, Sentence, Symbols, Names, Facts, Cells, PixelColumns, Heard, Observations),
-        *(Classes, Tags, Brackets, Raster, Spoken),
-    )
-}
+SIDES: Members[type[Side]] = Members(
+    {
+        side.kind: side
+        for side in (
+            *(Text, RunningText, Sentence, Symbols, Names, Facts, Cells, PixelColumns, Heard, Observations),
+            *(Classes, Tags, Brackets, Raster, Spoken),
+        )
+    }
+)
 """Kind in a saved codec -> class."""

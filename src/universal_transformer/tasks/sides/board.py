@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show
 from universal_transformer.tasks.boards import BoardShape
 from universal_transformer.tasks.sides.side import Side
 
@@ -42,19 +42,16 @@ class Cells(Side):
         """The ids of the cells of a board."""
         return tuple([BLANK + digit for digit in cells])
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line, whose target is the given cells; spaces around a line are dropped, empty ones left.
+    def read_line(self, line: str, *, where: str) -> Example:
+        """The target is the given cells.
 
         UserError for another number of cells, for what is no digit, for a digit twice in a row, column or box, and for
         a board that has no solution.
         """
-        for number, line in lines:
-            if line.strip():
-                where = f"{show_path(name)}:{number}"
-                cells = self._cells(line.strip(), where=where)
-                if SHAPES[self.side].unsolvable(cells):
-                    raise UserError(f"{where}: the given cells contradict each other: this board has no solution")
-                yield Example(source=self.ids(cells), target=cells)
+        cells = self._cells(line.strip(), where=where)
+        if SHAPES[self.side].unsolvable(cells):
+            raise UserError(f"{where}: the given cells contradict each other: this board has no solution")
+        return Example(source=self.ids(cells), target=cells)
 
     def _cells(self, text: str, *, where: str) -> tuple[int, ...]:
         side, digits = self.side, "0123456789"[: self.side + 1]

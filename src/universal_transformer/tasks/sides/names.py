@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -38,21 +38,18 @@ class Names(Side):
         """The ids of names, with the end id."""
         return (*[END + 1 + self._names.index(name) for name in names], END)
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example for each line of names with blanks between them; empty lines are left out."""
-        for number, line in lines:
-            words = line.lower().split()
-            if not words:
-                continue
-            if len(words) != len(self.lists) or any(
-                word not in names for word, names in zip(words, self.lists, strict=True)
-            ):
-                unknown = next((word for word in words if word not in self._names), "")
-                needed = " and ".join(f"one of {listed(names)}" for names in self.lists)
-                such = f"such as {BLANK.join(names[-1] for names in self.lists)}"
-                guess = suggestion(unknown, self._names)
-                raise UserError(f"{name}:{number}: {show(line.strip())}: expected {needed}, {such}{guess}")
-            yield Example(source=self.encode(*words), target=())
+    def read_line(self, line: str, *, where: str) -> Example:
+        """A line has names with blanks between them."""
+        words = line.lower().split()
+        if len(words) != len(self.lists) or any(
+            word not in names for word, names in zip(words, self.lists, strict=True)
+        ):
+            unknown = next((word for word in words if word not in self._names), "")
+            needed = " and ".join(f"one of {listed(names)}" for names in self.lists)
+            such = f"such as {BLANK.join(names[-1] for names in self.lists)}"
+            guess = suggestion(unknown, self._names)
+            raise UserError(f"{where}: {show(line.strip())}: expected {needed}, {such}{guess}")
+        return Example(source=self.encode(*words), target=())
 
     def names(self, positions: Sequence[int]) -> list[str]:
         return [self.render(index) or "<end>" for index in positions]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -50,14 +50,10 @@ class Observations(Side):
     def observed(self, observations: Frames) -> Example:
         return self._example(observations[-self.history :, self._visible])
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line: JSON, a list of observations, or the path of a table of one observation a line."""
-        for number, line in lines:
-            text = line.strip()
-            if text.lower().endswith(TABLE):
-                yield self._table(text)
-            elif text:
-                yield self._parsed(text, where=f"{name}:{number}")
+    def read_line(self, line: str, *, where: str) -> Example:
+        """A line is JSON, a list of observations, or the path of a table of one observation a line."""
+        text = line.strip()
+        return self._table(text) if text.lower().endswith(TABLE) else self._parsed(text, where=where)
 
     def names(self, positions: Frames) -> list[str]:
         """How long ago each frame was, in steps of the environment: "-2", "-1", "0"."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,13 +34,11 @@ class Heard(Side):
     def source_fields(self) -> Mapping[str, Any]:
         return {"inputs.kind": "frames", "inputs.features": self.bands}
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line, which is the path of a WAV or FLAC file; empty lines are left out."""
-        del name  # messages name the sound
-        for _, line in lines:
-            if line.strip():
-                sound = read_sound(line.strip())
-                yield Example(source=scaled(log_mel(sound.samples)), target=(), notes=sound.notes)
+    def read_line(self, line: str, *, where: str) -> Example:
+        """A line is the path of a WAV or FLAC file."""
+        del where  # messages name the sound
+        sound = read_sound(line.strip())
+        return Example(source=scaled(log_mel(sound.samples)), target=(), notes=sound.notes)
 
     def names(self, positions: Frames) -> list[str]:
         return [f"{10 * frame} ms" for frame in range(len(positions))]

@@ -7,21 +7,23 @@ from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.picture_files import Pixels
-from universal_transformer.data.tokenizer import Tokenizer
-from universal_transformer.files import show
+from universal_transformer.files import show, show_path
 
 
 class Side:
     """The protocol of a side. A member is a frozen dataclass of JSON values and tokenizers, which `Codec` saves.
 
-    A source has `source_fields`, `read` and `names`; a target has `target_fields` and `render`. A kind may be both. The
-    other methods have an answer for sides that have no such thing. ``__post_init__`` may refuse values by a UserError.
+    A source has `source_fields`, `read_line` and `names`; a target has `target_fields` and `render`. A kind may be
+    both. The other methods have an answer for sides that have no such thing. ``__post_init__`` may refuse values by a
+    UserError.
     """
 
     kind: ClassVar[str]
     """Its name in `SIDES` and in a saved codec."""
     several_lines: ClassVar[bool] = False
-    """Of a source: whether one input has several lines, so that a file is read as a whole."""
+    """Of a source: whether one input has several lines, so that a file is read as a whole, by a `read` of its own."""
+    reads_empty_lines: ClassVar[bool] = False
+    """Of a source: whether an empty line is an input; others leave it out."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Of a source whose lines are paths of files: the endings of these files, in small letters."""
     suffix: ClassVar[str] = ""
@@ -62,6 +64,12 @@ class Side:
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Turn numbered lines of input (of the file `name`) into examples without answers."""
+        for number, line in lines:
+            if self.reads_empty_lines or line.strip():
+                yield self.read_line(line, where=f"{show_path(name)}:{number}")
+
+    def read_line(self, line: str, *, where: str) -> Example:
+        """Turn a line of input into an example without an answer; a UserError says `where` it is."""
         raise NotImplementedError
 
     def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[Any]:
@@ -140,9 +148,3 @@ def unknown_name(name: str, known: Sequence[str], *, what: str, within: str = ""
     """The message for a label or tag that the training file has not."""
     listed = f"{', '.join(map(show, known[:20]))}{', …' * (len(known) > 20)}"
     return f"unknown {what} {show(name)}{within}; those of the training file are {listed}"
-
-
-def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Fields of a configuration that say which ids of a tokenizer are no text."""
-    ids = {"padding_id": tokenizer.padding_id, "start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
-    return {f"vocabulary.{name}": index for name, index in ids.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL, until_end
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show
 from universal_transformer.tasks.sides.side import Side
 
 FIRST_SYMBOL = len(SPECIAL)
@@ -52,19 +52,16 @@ class Symbols(Side):
         """The example of a source and its target, with the end id after the target."""
         return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line; spaces around it are dropped, empty lines skipped."""
-        for number, line in lines:
-            if text := line.strip():
-                where = f"{show_path(name)}:{number}"
-                source = self.encode(text, where=where)
-                if self.operator and not re.fullmatch(f"[^{self.operator}]+[{self.operator}][^{self.operator}]+", text):
-                    one, other = (self.symbols.replace(self.operator, "")[place] for place in (1, -1))
-                    raise UserError(
-                        f"{where}: found {show(text)}; expected two numbers with {self.operator} between them, such as "
-                        f"{one}{self.operator}{other}"
-                    )
-                yield Example(source=source, target=())
+    def read_line(self, line: str, *, where: str) -> Example:
+        text = line.strip()
+        source = self.encode(text, where=where)
+        if self.operator and not re.fullmatch(f"[^{self.operator}]+[{self.operator}][^{self.operator}]+", text):
+            one, other = (self.symbols.replace(self.operator, "")[place] for place in (1, -1))
+            raise UserError(
+                f"{where}: found {show(text)}; expected two numbers with {self.operator} between them, such as "
+                f"{one}{self.operator}{other}"
+            )
+        return Example(source=source, target=())
 
     def names(self, positions: Sequence[int]) -> list[str]:
         return [self._symbol(index) for index in positions]

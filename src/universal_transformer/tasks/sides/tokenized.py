@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,15 +11,47 @@ from universal_transformer.data.text_table import BETWEEN
 from universal_transformer.data.tokenizer import END, SPECIAL, Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show
-from universal_transformer.tasks.sides.side import Side, answer_notes, special_ids, too_long
+from universal_transformer.tasks.sides.side import Side, answer_notes, too_long
 
 
 @dataclass(frozen=True)
-class Text(Side):
+class Tokenized(Side):
+    """Base of sides whose ids are those of a tokenizer."""
+
+    tokenizer: Tokenizer
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Fields of a configuration: how many ids there are, and which of them are no text."""
+        tokenizer = self.tokenizer
+        special = {"padding_id": tokenizer.padding_id, "start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
+        return {"vocabulary.size": len(tokenizer)} | {f"vocabulary.{name}": index for name, index in special.items()}
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return self.tokenizer.tokens()
+
+    @property
+    def size(self) -> str:
+        return f"{len(self.tokenizer):,} tokens"
+
+    @property
+    def unknown_id(self) -> int:
+        return self.tokenizer.unknown_id
+
+    def names(self, positions: Sequence[int]) -> list[str]:
+        return [self.tokenizer.label(index) for index in positions]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return self.tokenizer.spans(text)
+
+
+@dataclass(frozen=True)
+class Text(Tokenized):
     """One or two texts, each with ``<end>`` after it, so that an empty line still has a position."""
 
     kind: ClassVar[str] = "text"
-    tokenizer: Tokenizer
+    reads_empty_lines: ClassVar[bool] = True
     max_length: int
     """Most tokens, each ``<end>`` included."""
     segments: int = 1
@@ -37,40 +69,34 @@ class Text(Side):
 
     @property
     def source_fields(self) -> Mapping[str, Any]:
-        fields = {"inputs.kind": "tokens", "vocabulary.size": self.after + len(self.tokenizer)}
-        fields |= {} if self.after else special_ids(self.tokenizer)
-        return fields | ({"inputs.segments": self.segments} if self.segments > 1 else {})
+        sizes = {"vocabulary.size": self.after + len(self.tokenizer)} if self.after else self._sizes
+        return {"inputs.kind": "tokens", **sizes} | ({"inputs.segments": self.segments} if self.segments > 1 else {})
 
     @property
     def target_fields(self) -> Mapping[str, Any]:
-        size = {"vocabulary.target_size": len(self.tokenizer)}
-        return {"architecture": "encoder_decoder", **size, **special_ids(self.tokenizer)}
+        sizes = self._sizes
+        return {"architecture": "encoder_decoder", "vocabulary.target_size": sizes.pop("vocabulary.size"), **sizes}
 
     @property
     def tokens(self) -> Sequence[str]:
         return [*SPECIAL[: self.after], *self.tokenizer.tokens()]
 
     @property
-    def size(self) -> str:
-        return f"{len(self.tokenizer):,} tokens"
-
-    @property
     def unknown_id(self) -> int:
         return self.after + self.tokenizer.unknown_id
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example for every line, an empty one included; two texts have a tab between them."""
-        for number, line in lines:
-            where, texts = f"{name}:{number}", line.split("\t") if self.segments > 1 else [line]
-            if len(texts) != self.segments:
-                found = f"{len(texts)} column{'s' * (len(texts) > 1)} in {show(line)}"
-                raise UserError(f"{where}: found {found}; expected 2 texts, text<TAB>text")
-            (ids,) = self.encode_many([BETWEEN.join(texts)], [where])
-            if not self.fits(ids):
-                raise UserError(too_long(where, len(ids), what="text", limit=self.max_length))
-            unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
-            notes = answer_notes(line, where) if self.segments == 1 else ()
-            yield Example(source=ids, target=(), unknown=tuple(unknown), notes=notes)
+    def read_line(self, line: str, *, where: str) -> Example:
+        """Two texts have a tab between them."""
+        texts = line.split("\t") if self.segments > 1 else [line]
+        if len(texts) != self.segments:
+            found = f"{len(texts)} column{'s' * (len(texts) > 1)} in {show(line)}"
+            raise UserError(f"{where}: found {found}; expected 2 texts, text<TAB>text")
+        (ids,) = self.encode_many([BETWEEN.join(texts)], [where])
+        if not self.fits(ids):
+            raise UserError(too_long(where, len(ids), what="text", limit=self.max_length))
+        unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
+        notes = answer_notes(line, where) if self.segments == 1 else ()
+        return Example(source=ids, target=(), unknown=tuple(unknown), notes=notes)
 
     def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[int, ...]]:
         del places  # any text has ids
@@ -115,58 +141,39 @@ class Text(Side):
 
 
 @dataclass(frozen=True)
-class RunningText(Side):
+class RunningText(Tokenized):
     """The text of a language model: a line is a prompt, which the model continues."""
 
     kind: ClassVar[str] = "continuation"
     continues: ClassVar[bool] = True
-    tokenizer: Tokenizer
+    reads_empty_lines: ClassVar[bool] = True
     block_length: int
     """Tokens of an example; a prompt has fewer."""
 
     @property
     def source_fields(self) -> Mapping[str, Any]:
-        return {"inputs.kind": "tokens", "vocabulary.size": len(self.tokenizer), **special_ids(self.tokenizer)}
+        return {"inputs.kind": "tokens", **self._sizes}
 
     @property
     def target_fields(self) -> Mapping[str, Any]:
         return {"architecture": "language_model"}
 
     @property
-    def tokens(self) -> Sequence[str]:
-        return self.tokenizer.tokens()
-
-    @property
-    def size(self) -> str:
-        return f"{len(self.tokenizer):,} tokens"
-
-    @property
-    def unknown_id(self) -> int:
-        return self.tokenizer.unknown_id
-
-    @property
     def by_character(self) -> bool:  # type: ignore[override]
         return self.tokenizer.by_character
 
-    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
-        for number, text in lines:
-            ids = tuple(self.tokenizer.encode(text))
-            if len(ids) >= self.block_length:
-                raise UserError(
-                    f"{name}:{number}: a prompt of {len(ids)} tokens; this run takes at most "
-                    f"{self.block_length - 1} (below --data.block-length of its training)"
-                )
-            yield Example(source=(), target=ids, unknown=self.tokenizer.unknown(text))
-
-    def names(self, positions: Sequence[int]) -> list[str]:
-        return [self.tokenizer.label(index) for index in positions]
+    def read_line(self, line: str, *, where: str) -> Example:
+        """A line is a prompt, the `target`."""
+        ids = tuple(self.tokenizer.encode(line))
+        if len(ids) >= self.block_length:
+            raise UserError(
+                f"{where}: a prompt of {len(ids)} tokens; this run takes at most {self.block_length - 1} (below "
+                "--data.block-length of its training)"
+            )
+        return Example(source=(), target=ids, unknown=self.tokenizer.unknown(line))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.tokenizer.piece(index) for index in ids]
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        return self.tokenizer.spans(text)
 
     def render(self, target: Sequence[int]) -> str:
         """Turn ids into text; an ``<end>`` between them becomes a line break."""
