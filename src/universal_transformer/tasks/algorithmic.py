@@ -7,11 +7,11 @@ to their first. Users read and write them as usual: the codec turns them around.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
@@ -35,11 +35,8 @@ LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
 
 
-@runtime_checkable
-class Draw(Protocol):
-    """Draws a source of a length uniform on `lengths`."""
-
-    def __call__(self, random: Random, *, lengths: tuple[int, int]) -> str: ...
+Draw = Callable[[Random, tuple[int, int]], str]
+"""Draws a source of a length uniform on a range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +128,7 @@ class AlgorithmicData:
             notes=notes,
         )
 
-    def source(self, random: Random, *, lengths: tuple[int, int]) -> str:
+    def source(self, random: Random, lengths: tuple[int, int]) -> str:
         """Draw one source of a length uniform on `lengths`, both included.
 
         The place of the "+" of an addition is uniform on those with a digit on both sides. Numbers of more than one
@@ -147,7 +144,7 @@ class AlgorithmicData:
         )
         return self._operator.join(numbers)
 
-    def similar_source(self, random: Random, *, lengths: tuple[int, int]) -> str:
+    def similar_source(self, random: Random, lengths: tuple[int, int]) -> str:
         """Draw one source of a length uniform on `lengths`, both included: two similar numbers, equally long or with
         one digit more in one of them.
         """
@@ -155,10 +152,10 @@ class AlgorithmicData:
         left = (digits + random.randint(0, 1)) // 2
         return self._operator.join(draw_similar(random, (left, digits - left), base=self.base))
 
-    def _draw(self, random: Random, *, lengths: tuple[int, int]) -> str:
+    def _draw(self, random: Random, lengths: tuple[int, int]) -> str:
         """Draw a source for training or validation."""
         similar = self.similar_numbers and random.random() < self.similar_numbers
-        return (self.similar_source if similar else self.source)(random, lengths=lengths)
+        return (self.similar_source if similar else self.source)(random, lengths)
 
     def _example(self, source: str, *, group: str = "") -> Example:
         return self._symbols.example(source, solve(source, problem=self.problem, base=self.base), group=group)
@@ -166,18 +163,18 @@ class AlgorithmicData:
     def _held_out_source(self, draw: Draw, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
         """Draw a source and hold it out; it is a new one, where the length has enough sources."""
         random = self._random(name)
-        source = draw(random, lengths=lengths)
+        source = draw(random, lengths)
         while source in held_out and self._has_enough(lengths[1]):
-            source = draw(random, lengths=lengths)
+            source = draw(random, lengths)
         held_out.add(source)
         return source
 
     def training_example(self, index: int, held_out: Set[str]) -> Example:
         """Make training example `index`, with none of the sources in `held_out`."""
         random = self._random(f"train {index}")
-        source = self._draw(random, lengths=self._train_range)
+        source = self._draw(random, self._train_range)
         while source in held_out:  # at most one in ten of any length is held out
-            source = self._draw(random, lengths=self._train_range)
+            source = self._draw(random, self._train_range)
         return self._example(source)
 
     def _random(self, name: str) -> Random:
@@ -195,7 +192,7 @@ class AlgorithmicData:
         return self.validation_examples + self.test_examples * len(self.test_lengths) * len(self._tested)
 
     @property
-    def _tested(self) -> dict[str, Draw]:
+    def _tested(self) -> Mapping[str, Draw]:
         """What the name of a test group ends with -> what draws its sources."""
         return {"": self.source} | ({", similar numbers": self.similar_source} if self.similar_numbers else {})
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations, permutations, product
+from itertools import combinations, islice, permutations, product
 from random import Random
 from typing import NamedTuple
 
@@ -78,9 +78,38 @@ class BoardShape:
         if free is None:
             return []
         blanks = [place for place, digit in enumerate(cells) if not digit]
-        search = _Search(self.side, self.units, free, list(cells), blanks, limit, draw, most_filled)
-        search.fill()
-        return search.found
+        return list(islice(self._filled(list(cells), blanks, free, draw, iter(range(most_filled))), limit))
+
+    def _filled(
+        self, cells: list[int], blanks: list[int], free: list[int], draw: Random | None, left: Iterator[int]
+    ) -> Iterator[Cells]:
+        """Fill the blank cell with the fewest candidates with each of them, then the others; yield each solution."""
+        units, fewest, best, candidates = self.units, self.side + 1, -1, 0
+        for index, place in enumerate(blanks):
+            row, column, box = units[place]
+            mask = free[row] & free[column] & free[box]
+            if (count := mask.bit_count()) < fewest:
+                fewest, best, candidates = count, index, mask
+                if count <= 1:
+                    break
+        if best < 0:
+            yield tuple(cells)
+            return
+        if next(left, None) is None:
+            raise _TooLongError
+        place = blanks.pop(best)
+        digits = [digit for digit in range(1, self.side + 1) if candidates >> digit & 1]
+        if draw is not None:
+            draw.shuffle(digits)
+        for digit in digits:
+            for unit in units[place]:
+                free[unit] ^= 1 << digit
+            cells[place] = digit
+            yield from self._filled(cells, blanks, free, draw, left)
+            for unit in units[place]:
+                free[unit] ^= 1 << digit
+        cells[place] = 0
+        blanks.insert(best, place)
 
     def unsolvable(self, cells: Sequence[int]) -> bool:
         """Return whether a search that fills at most `MOST_FILLED` cells shows that a board has no solution."""
@@ -106,18 +135,17 @@ class BoardShape:
 
     def _others(self, cells: list[int], place: int) -> bool:
         """Whether a board with one solution has another one once the cell at `place` is blank."""
-        digit, cells[place] = cells[place], 0
-        free = self.free(cells)
+        blanked = list(cells)
+        blanked[place] = 0
+        free = self.free(blanked)
         assert free is not None
         row, column, box = self.units[place]
-        others = free[row] & free[column] & free[box] ^ 1 << digit
-        found = False
-        for other in range(1, self.side + 1):
-            if others >> other & 1 and not found:
-                cells[place] = other
-                found = bool(self.solutions(cells, limit=1))
-        cells[place] = digit
-        return found
+        others = free[row] & free[column] & free[box] ^ 1 << cells[place]
+        return any(
+            self.solutions([*cells[:place], other, *cells[place + 1 :]], limit=1)
+            for other in range(1, self.side + 1)
+            if others >> other & 1
+        )
 
     @property
     def has_square_boxes(self) -> bool:
@@ -225,50 +253,3 @@ def _cycle_type(one: Cells, other: Cells) -> tuple[int, ...]:
 
 class _TooLongError(Exception):
     """A search has filled as many cells as it may."""
-
-
-@dataclass
-class _Search:
-    """A depth-first search for solutions of a board: what is filled, what is blank, and the digits each unit lacks."""
-
-    side: int
-    units: tuple[tuple[int, int, int], ...]
-    free: list[int]
-    filled: list[int]
-    blanks: list[int]
-    limit: int
-    draw: Random | None
-    most_filled: int
-    found: list[Cells] = field(default_factory=list)
-
-    def fill(self) -> None:
-        """Fill the blank cell with the fewest candidates with each of them, and then the others."""
-        free, units, fewest, best, candidates = self.free, self.units, self.side + 1, -1, 0
-        for index, place in enumerate(self.blanks):
-            row, column, box = units[place]
-            mask = free[row] & free[column] & free[box]
-            if (count := mask.bit_count()) < fewest:
-                fewest, best, candidates = count, index, mask
-                if count <= 1:
-                    break
-        if best < 0:
-            self.found.append(tuple(self.filled))
-            return
-        self.most_filled -= 1
-        if self.most_filled < 0:
-            raise _TooLongError
-        place = self.blanks.pop(best)
-        digits = [digit for digit in range(1, self.side + 1) if candidates >> digit & 1]
-        if self.draw is not None:
-            self.draw.shuffle(digits)
-        for digit in digits:
-            for unit in units[place]:
-                free[unit] ^= 1 << digit
-            self.filled[place] = digit
-            self.fill()
-            for unit in units[place]:
-                free[unit] ^= 1 << digit
-            if len(self.found) == self.limit:
-                break
-        self.filled[place] = 0
-        self.blanks.insert(best, place)
