@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 
@@ -12,6 +13,25 @@ class UserError(ValueError):
     The message is one line that says what is wrong, where, and what is allowed; the command line prints it
     without a traceback.
     """
+
+
+def refuse(*checks: tuple[object, str], at: str = "") -> None:
+    """UserError with the text of the first check whose condition holds; `at`, a file or a field, stands before it."""
+    for condition, text in checks:
+        if condition:
+            raise UserError(f"{at}: {text}" if at else text)
+
+
+def refuse_fields(config: object, rules: Iterable[tuple[str, bool, str]]) -> None:
+    """UserError for the first path of a field whose value does not fit the other fields, with the remedy."""
+    for path, wrong, remedy in rules:
+        if wrong:
+            raise refusal(path, attrgetter(path)(config), remedy)
+
+
+def refusal(field: str, value: object, remedy: str) -> UserError:
+    """Return the error for a value that does not fit others."""
+    return UserError(f"{field}={value!r}: {remedy}")
 
 
 def optional(module: str, *, needed: str, extra: str) -> Any:

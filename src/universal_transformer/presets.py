@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from universal_transformer.errors import refusal
 from universal_transformer.interop import tensor2tensor_config
-from universal_transformer.models.model_config import ModelConfig, refusal
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import Sizes
 from universal_transformer.typed import listed, replaced
 

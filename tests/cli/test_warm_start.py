@@ -1,5 +1,6 @@
 """`ut train RECIPE --from RUN`: what fits is taken over, rows go by token, and everything is said and recorded."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import Codec
 from universal_transformer.training.run_config import RunConfig, WarmStart
-from universal_transformer.training.warm_start import copy_matching
+from universal_transformer.training.warm_start import starting_weights
 
 SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "None", "--quiet"]
 STILL = ["--max-updates", "1", "--learning-rate", "1e-12"]
@@ -101,8 +102,10 @@ def test_a_start_that_is_no_run_is_refused(folder, capsys):
 
 def test_weights_that_are_no_longer_those_recorded_are_refused(folder):
     model, codec = load_pretrained(folder / "cold" / "model"), Codec.load(folder / "cold" / "model")
+    start = WarmStart(run=str(folder / "first"), weights="0" * 64)
+    config = dataclasses.replace(RunConfig.load(folder / "cold" / "config.json"), warm_start=start)
     with pytest.raises(UserError, match="its weights have changed"):
-        copy_matching(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
+        starting_weights(model, codec, config)
 
 
 def test_all_rows_are_taken_over_where_the_codecs_are_equal(tmp_path):

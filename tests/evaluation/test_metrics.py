@@ -27,7 +27,7 @@ from universal_transformer.tasks.sides.recording import Spoken
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.training.validation import TaskMetric
 
 OPTIONS = DecodingOptions()
 

@@ -18,7 +18,7 @@ from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks import PicturesData
-from universal_transformer.training.comparison import trivial_score
+from universal_transformer.training.validation import trivial_score
 
 COLUMNS, ROWS = 4, 3
 

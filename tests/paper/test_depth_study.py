@@ -64,7 +64,7 @@ def test_an_update_goes_as_deep_as_was_drawn_also_after_a_resume(tmp_path, monke
 def test_a_model_without_depth_cannot_be_trained_at_random_depth():
     config = RECIPES["copy-lstm"]()
     training = dataclasses.replace(config.training, depth="random")
-    with pytest.raises(UserError, match=r"training\.depth: 'random', but this model has no depth"):
+    with pytest.raises(UserError, match=r"training\.depth='random': this model has no depth"):
         dataclasses.replace(config, training=training)
 
 

@@ -2,32 +2,42 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from training import tiny
 from universal_transformer.errors import UserError
-from universal_transformer.runs.journal import Metrics, TensorBoard, read_metrics
+from universal_transformer.runs.journal import RunJournal, read_metrics
+from universal_transformer.runs.resume import RunOrigin
+from universal_transformer.training.display import display
 
 
-def write(path: Path, updates, *, after=None) -> None:
-    metrics = Metrics(path, after=after)
+def journal(folder: Path, *, after: int | None = None, tensorboard: bool = False) -> RunJournal:
+    origin = RunOrigin.now(tiny.run_config(tensorboard=tensorboard), tiny.task(), torch.device("cpu"))
+    return RunJournal(display(quiet=True, unit="tokens"), folder, origin, after=after)
+
+
+def write(folder: Path, updates, *, after: int | None = None, tensorboard: bool = False) -> None:
+    folder.mkdir(exist_ok=True)
+    written = journal(folder, after=after, tensorboard=tensorboard)
     for update in updates:
-        metrics.write("update", update=update, seconds=1.0, values={"loss": update / 3, "bad": float("nan")})
-    metrics.close()
+        values = {"loss": update / 3, "bad": float("nan"), "name": "text"}
+        written.write("update", update=update, seconds=1.0, values=values)
+    written.close()
 
 
 def test_every_line_is_on_disk_at_once_and_exact(tmp_path: Path):
-    path = tmp_path / "metrics.jsonl"
-    metrics = Metrics(path)
+    path, written = tmp_path / "metrics.jsonl", journal(tmp_path)
     for update in range(3):
-        metrics.write("update", update=update, seconds=0.5, values={"loss": update / 3})
+        written.write("update", update=update, seconds=0.5, values={"loss": update / 3})
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert [line["loss"] for line in lines] == [number / 3 for number in range(update + 1)]
-    metrics.sync()
-    metrics.close()
+    written.close()
 
 
 def test_a_value_that_is_not_finite_is_left_out(tmp_path: Path):
-    write(tmp_path / "metrics.jsonl", [1])
-    assert read_metrics(tmp_path / "metrics.jsonl") == [{"event": "update", "update": 1, "seconds": 1.0, "loss": 1 / 3}]
+    write(tmp_path, [1])
+    line = {"event": "update", "update": 1, "seconds": 1.0, "loss": 1 / 3, "name": "text"}
+    assert read_metrics(tmp_path / "metrics.jsonl") == [line]
 
 
 GOOD = b'{"event": "update", "update": 1, "seconds": 1.0}\n'
@@ -75,32 +85,20 @@ def test_the_incomplete_last_line_of_a_killed_run_is_left_out(tmp_path: Path, en
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_path: Path, cut):
-    uninterrupted, broken = tmp_path / "uninterrupted.jsonl", tmp_path / "broken.jsonl"
-    write(uninterrupted, range(1, 8))
-    write(broken, range(1, 7))
+    write(tmp_path / "uninterrupted", range(1, 8))
+    write(tmp_path / "broken", range(1, 7))
+    uninterrupted, broken = (tmp_path / name / "metrics.jsonl" for name in ("uninterrupted", "broken"))
     text = broken.read_bytes()
     broken.write_bytes(text[: len(text) - cut] if cut < 60 else text)
-    write(broken, range(5, 8), after=4)
+    write(tmp_path / "broken", range(5, 8), after=4)
     assert broken.read_bytes() == uninterrupted.read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_gets_the_numbers(tmp_path: Path):
-    pytest.importorskip("tensorboard")
-    board = TensorBoard(tmp_path, after=0)
-    board.write("update", update=1, values={"loss": 0.5, "name": "text"})
-    board.close()
-    assert list(tmp_path.glob("events*"))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_keeps_the_point_of_the_checkpoint(tmp_path: Path):
+def test_tensorboard_gets_the_numbers_and_keeps_the_point_of_the_checkpoint(tmp_path: Path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    for after, updates in ((0, (1, 2, 3, 4)), (2, (3,))):
-        board = TensorBoard(tmp_path, after=after)
-        for update in updates:
-            board.write("update", update=update, values={"loss": 0.5})
-        board.close()
-    found = accumulator.EventAccumulator(str(tmp_path))
+    for after, updates in ((None, (1, 2, 3, 4)), (2, (3,))):
+        write(tmp_path, updates, after=after, tensorboard=True)
+    found = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     assert [point.step for point in found.Scalars("update/loss")] == [1, 2, 3]

@@ -26,7 +26,7 @@ from universal_transformer.tasks.environments import ENVIRONMENTS
 from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.training.validation import TaskMetric
 
 FEW = {"train_episodes": 2, "validation_episodes": 1, "test_episodes": 3}
 POLE = ControlData(history=3, **FEW)  # a model that was not trained ends its episodes soon

@@ -58,7 +58,7 @@ def test_a_number_of_examples_for_no_metric_is_refused():
 
 
 def test_random_depth_needs_one_number_of_steps_for_both_sides():
-    with pytest.raises(UserError, match=r"training\.depth: 'random' draws one number of steps for both sides"):
+    with pytest.raises(UserError, match=r"training\.depth='random': draws one number of steps for both sides"):
         replaced(run_config(), {"training.depth": "random", "model.depth.decoder_max_steps": 5})
 
 
@@ -188,5 +188,5 @@ def test_configurations_need_no_torch():
 )
 def test_positions_are_not_divided_where_that_would_change_the_result(recipe, changes, reason):
     given = replaced(RECIPES[recipe](), changes)
-    with pytest.raises(UserError, match=f"training.parallel: 'positions'.*{reason}"):
+    with pytest.raises(UserError, match=f"training.parallel='positions': .*{reason}"):
         replaced(given, {"training.parallel": "positions"})

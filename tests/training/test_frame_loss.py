@@ -13,8 +13,7 @@ from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import FrameOutput
 from universal_transformer.nn.step_config import HaltingConfig, StepConfig
 from universal_transformer.registry import build
-from universal_transformer.training.batches import Part
-from universal_transformer.training.counts import counts_of
+from universal_transformer.training.batches import Part, counts_of
 from universal_transformer.training.objective import STOP_WEIGHT, frame_loss, objective
 from universal_transformer.training.processes import ALONE
 

@@ -22,7 +22,7 @@ from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.sides import SIDES
 from universal_transformer.training import run as training_run
 from universal_transformer.training import watches
-from universal_transformer.training.halting_stage import halting_model, second_stage
+from universal_transformer.training.halting_schedule import halting_model, second_stage
 from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
@@ -223,7 +223,7 @@ def test_a_decoder_halts_after_an_encoder_whose_steps_follow_from_its_length():
 
 def test_the_stage_belongs_to_a_run_that_was_trained():
     training = TrainingConfig(max_updates=1, stage="halting")
-    with pytest.raises(UserError, match=r"training\.stage: 'halting' .*: ut train RUN --stage halting"):
+    with pytest.raises(UserError, match=r"training\.stage='halting': .*: ut train RUN --stage halting"):
         RunConfig(recipe="x", data=StoriesData(), model=tiny.model_config(halting=True), training=training)
 
 

@@ -111,5 +111,5 @@ def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights)
 )
 def test_models_without_a_loss_after_each_step_are_refused_before_training(changes, message):
     model = with_fields(tiny.model_config(), **changes)
-    with pytest.raises(UserError, match=f"^training.step_loss: 'mean', but {message}"):
+    with pytest.raises(UserError, match=f"^training.step_loss='mean': {message}"):
         tiny.run_config(model, step_loss="mean")

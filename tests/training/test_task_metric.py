@@ -17,8 +17,7 @@ from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import ValidationScore
+from universal_transformer.training.validation import TaskMetric, ValidationScore
 
 from . import tiny
 

@@ -32,7 +32,7 @@ def test_a_run_with_a_loss_after_each_step_continues_bit_for_bit(tmp_path, halti
 
 
 def test_a_model_without_steps_over_depth_has_no_loss_after_each():
-    with pytest.raises(UserError, match=r"training\.step_loss: 'mean', but this model has no depth .* here: last$"):
+    with pytest.raises(UserError, match=r"training\.step_loss='mean': this model has no depth .* here: last$"):
         tiny.run_config(LstmConfig(width=8), step_loss="mean")
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.output import FAILED, data_dir, note, say
+from universal_transformer.cli.output import FAILED, data_dir, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
-from universal_transformer.cli.shared_options import Computing, Name, OnData, OnTestFiles, RunWord
-from universal_transformer.errors import UserError
+from universal_transformer.cli.shared_options import Name, RunWord, Scoring
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
-from universal_transformer.runs.own_tests import OwnTests
+from universal_transformer.runs.opened import OwnTests, open_with_task, read_config
 from universal_transformer.typed import AtLeastOne, typed
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ ShareText = Annotated[str, OptionForm("SHARE")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate(OnTestFiles, OnData, Computing):
+class Calibrate(Scoring):
     """Find the smallest number of steps with which a trained model loses right answers only within a tolerance.
 
     The tolerance holds with a stated confidence. RUN/calibration.json then sets the depth of ut evaluate, ut predict
@@ -53,36 +51,28 @@ class Calibrate(OnTestFiles, OnData, Computing):
     validation_size: AtLeastOne | None = None
     """Draw N validation examples (boards, stories) in place of the number of the training, for tasks that generate
     their data or choose them by number."""
-    limit: AtLeastOne | None = None
-    """Use at most N examples of each set."""
-    json: bool = False
-    """Print the calibration as JSON."""
 
     def __call__(self) -> int:
         """Calibrate, write the calibration and its plot; return 1 if no setting is within the tolerance."""
         tolerance = share(self.tolerance, option="--tolerance")
         confidence = share(self.confidence, option="--confidence")
         folder = find(self.run)
-        if is_pretrained(folder):
-            raise UserError(
-                f"{self.run}: a pretrained model, in whose folder nothing is written; copy {show_path(folder)} and "
-                "calibrate the copy"
-            )
+        packaged = f"a pretrained model, in whose folder nothing is written; copy {show_path(folder)}"
+        refuse((is_pretrained(folder), f"{self.run}: {packaged} and calibrate the copy"))
         from universal_transformer.cli.evaluate import progress_bar
         from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
         from universal_transformer.evaluation.depth_curves import calibrate
         from universal_transformer.evaluation.measure import Selection
         from universal_transformer.evaluation.settings import DepthRule
-        from universal_transformer.runs.opened import open_with_task, read_config
 
         rule = typed(self.rule, DepthRule, where="--rule") if self.rule else None
-        if self.split == "train":
-            raise UserError("--split train: errors on what a model was trained on say nothing about other data")
         split = self.split or ("test" if self.test else "validation")
-        if self.test and split == "validation":
-            raise UserError("--data.test names the test, and the split is validation: leave one out")
-        if self.validation_size is not None and split != "validation":
-            raise UserError(f"--validation-size is for the validation data, and the split is {split}: leave one out")
+        drawn, both = self.validation_size is not None, f"and the split is {split}: leave one out"
+        refuse(
+            (split == "train", "--split train: errors on what a model was trained on say nothing about other data"),
+            (self.test and split == "validation", f"--data.test names the test, {both}"),
+            (drawn and split != "validation", f"--validation-size is for the validation data, {both}"),
+        )
         read_config(folder)  # before the place of the calibration is looked at: it may be no folder
         with data_dir(self.data_dir):
             run, task = open_with_task(
@@ -104,11 +94,7 @@ class Calibrate(OnTestFiles, OnData, Computing):
                     progress=progress,
                 )
         found = replace(found, weights=weights_of(folder / MODEL))
-        if self.json:
-            print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
-        else:
-            say("\n".join(found.lines()))
-        sys.stdout.flush()  # shown before it is written: the disk may be full, or the folder of another user
+        show_result(found, as_json=self.json)
         earlier = replaced(found, folder)
         found.save(folder)
         if earlier:
@@ -117,9 +103,9 @@ class Calibrate(OnTestFiles, OnData, Computing):
                 f"{percent(earlier.goal.tolerance)}) is replaced; the confidence is that of one call, not of the best "
                 "of several"
             )
-        drawn = draw(found, folder)
+        plot = draw(found, folder)
         if not self.json:
-            say(f"written to {folder / CALIBRATION}{drawn}")
+            say(f"written to {folder / CALIBRATION}{plot}")
         elif found.chosen is None:
             note(f"ut: {found.outcome}")
         return 0 if found.chosen else FAILED

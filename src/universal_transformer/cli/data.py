@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.output import FAILED, data_dir, note, say
-from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse
+from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse_rest
 from universal_transformer.cli.shared_options import OnData
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import show_path
 
 if TYPE_CHECKING:
@@ -39,20 +39,20 @@ class Data(OnData):
             return self._help(self.name if of_recipe else "")
         if of_recipe:
             return _check_recipe(self.name, self.fields, folder=self.data_dir)
-        refuse(self.fields, list(options_of(Data)), prog="ut data")
+        refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
-            if self.name:
-                raise UserError(f"unexpected {self.name!r}: ut data list takes no name")
+            refuse((self.name, f"unexpected {self.name!r}: ut data list takes no name"))
             return _list(self.data_dir)
         from universal_transformer.data.sources import DATASETS
 
         if self.action == "check" and not self.name:
             return _check_all(self.data_dir)
         known = ", ".join(DATASETS)
-        if not self.name:
-            raise UserError(f"name a data set: ut data {self.action} NAME; known are {known}")
-        if self.name not in DATASETS:
-            raise UserError(f"no data set {self.name!r}{suggestion(self.name, DATASETS)}; known are {known}")
+        near = suggestion(self.name, DATASETS)
+        refuse(
+            (not self.name, f"name a data set: ut data {self.action} NAME; known are {known}"),
+            (self.name not in DATASETS, f"no data set {self.name!r}{near}; known are {known}"),
+        )
         act = _fetch if self.action == "fetch" else _check
         return act(self.name, self.data_dir)
 

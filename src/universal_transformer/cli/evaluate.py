@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import check_writable, data_dir, is_first, say
+from universal_transformer.cli.output import check_writable, data_dir, is_first, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import (
     Answering,
@@ -20,18 +18,15 @@ from universal_transformer.cli.shared_options import (
     GivenArguments,
     Name,
     OfRun,
-    OnData,
-    OnTestFiles,
+    Scoring,
 )
-from universal_transformer.errors import UserError
+from universal_transformer.errors import refuse
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, METRICS
-from universal_transformer.runs.opened import open_with_task
-from universal_transformer.runs.own_tests import OwnTests
-from universal_transformer.typed import AtLeastOne
+from universal_transformer.runs.opened import OwnTests, open_with_task
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.measure import Progress
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(OnTestFiles, OnData, Answering, OfRun):
+class Evaluate(Scoring, Answering, OfRun):
     """Score a run; the report is written to RUN/report.json.
 
     Processes that torchrun starts share the positions of every sequence.
@@ -51,10 +46,6 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
     """The test, validation, train, or the name of a test set or of a group of its table."""
     metric: Name = ""
     """Score by another metric than that of the training, such as sequence or bleu."""
-    limit: AtLeastOne | None = None
-    """Score at most N examples of each set."""
-    json: bool = False
-    """Print the report as JSON."""
     record: File = ""
     """Also write the scores with command, hardware, versions and commit."""
     data: Name = ""
@@ -66,8 +57,8 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
 
     def __call__(self) -> int:
         """Evaluate, print and write the report."""
-        if self.data and (self.test or self.test_target or self.group is not None):
-            raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
+        both = self.data and (self.test or self.test_target or self.group is not None)
+        refuse((both, f"--data {self.data} and --data.test: two test sets; leave one out"))
         folder = find(self.run)
         _check_record(self.record, folder)
         with data_dir(self.data_dir):
@@ -85,12 +76,7 @@ class Evaluate(OnTestFiles, OnData, Answering, OfRun):
                 report, name = evaluate_run(run, task, self)
         if not is_first():
             return 0
-        # the scores are shown before they are written: the disk may be full, or the folder of another user
-        if self.json:
-            print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
-        else:
-            say("\n".join(report.lines()))
-        sys.stdout.flush()
+        show_result(report, as_json=self.json)
         path = save_report(report, run, name=name)
         if self.record:
             from universal_transformer.recipes.record import record
@@ -176,12 +162,10 @@ def _check_record(file: str, folder: Path) -> None:
     if not file:
         return
     check_writable("--record", file)
-    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
-        raise UserError(
-            f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
-            "leave --record out"
-        )
-    if (folder / METRICS).is_file():
+    has_metrics = (folder / METRICS).is_file()
+    missing = f"{show_path(folder)} has no {METRICS}, which holds how the run was trained"
+    refuse(((folder / MODEL).is_dir() and not has_metrics, f"--record {file}: {missing}; leave --record out"))
+    if has_metrics:
         from universal_transformer.runs.journal import read_metrics
 
         read_metrics(folder / METRICS)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from universal_transformer.cli.parser import Option, options_of, page, read, refuse, resolve
+from universal_transformer.cli.parser import Option, options_of, page, read, refuse_rest, resolve
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.training.run_config import RunConfig
@@ -61,7 +61,7 @@ def given(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Seque
         vocabulary = options_of(VocabularyConfig, prefix=FROM_DATA)
         if name.startswith("-") and resolve(name, list(vocabulary))[0]:
             raise UserError(f"{name}: the tokenizer and the data determine it; there is no such option")
-    refuse(rest, [*options, *also], prog=prog)
+    refuse_rest(rest, [*options, *also], prog=prog)
     return values
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import Any, Protocol
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import printable
@@ -15,6 +17,16 @@ FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
 LONGEST_ERROR = 500
 """Characters of a line of an error."""
+
+
+class Result(Protocol):
+    """What a command found."""
+
+    def lines(self) -> Sequence[str]:
+        """Return it for people."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
 
 
 @contextmanager
@@ -61,6 +73,15 @@ def first_alone_speaks() -> Iterator[None]:
             yield
         except UserError as error:
             raise UserError(f"process {os.environ['RANK']}: {error}") from error
+
+
+def show_result(result: Result, *, as_json: bool) -> None:
+    """Print a result before it is written: the disk may be full, or the folder of another user."""
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        say("\n".join(result.lines()))
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:

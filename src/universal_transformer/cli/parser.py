@@ -162,7 +162,7 @@ def parse(kind: type[SomeCommand], arguments: Sequence[str], *, name: str) -> So
             values[option.field], words, rest = (*words, *rest), [], []
         elif option.written.place is Place.ALL:
             values[option.field] = tuple(arguments)
-    refuse([*words, *rest], named, prog=prog)
+    refuse_rest([*words, *rest], named, prog=prog)
     if missing := [option for option in options if option.default is MISSING and option.field not in values]:
         names = [option.metavar if option.written.place is Place.WORD else option.name for option in missing]
         raise UserError(f"{prog}: required: {', '.join(names)}; {prog} --help shows the options")
@@ -201,7 +201,7 @@ def resolve(name: str, options: Sequence[Option]) -> tuple[list[Option], bool]:
     return exact[:1] or found, negated
 
 
-def refuse(rest: Sequence[str], options: Sequence[Option], *, prog: str) -> None:
+def refuse_rest(rest: Sequence[str], options: Sequence[Option], *, prog: str) -> None:
     """UserError for the first argument that no option took; one that looks like an option gets near names."""
     if not rest:
         return

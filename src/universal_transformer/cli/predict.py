@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.cli.shared_options import Answering, Folder, OfRun
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import Sampling
@@ -56,15 +56,17 @@ class Predict(Answering, OfRun):
 
     def __call__(self) -> int:
         """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
-        if self.beams > 1 and self.temperature:
-            raise UserError("--beams and --temperature: search or sample, not both")
-        if not self.temperature and (self.top_k or self.top_p < 1):
-            raise UserError(
-                "--top-k and --top-p are for sampling: give --temperature too (1: the model's own distribution)"
-            )
-        stdin = self.files in ((), ("-",))
-        if stdin and sys.stdin is None:
-            raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
+        stdin, sampled = self.files in ((), ("-",)), bool(self.temperature)
+        closed = "standard input is closed; give lines to predict from on standard input, or name a file"
+        temperature = "give --temperature too (1: the model's own distribution)"
+        refuse(
+            (self.beams > 1 and sampled, "--beams and --temperature: search or sample, not both"),
+            (
+                not sampled and (self.top_k or self.top_p < 1),
+                f"--top-k and --top-p are for sampling: {temperature}",
+            ),
+            (stdin and sys.stdin is None, closed),
+        )
         from universal_transformer.evaluation.calibration import calibrated, written_freely
         from universal_transformer.evaluation.prediction import predict
         from universal_transformer.runs.opened import open_run
@@ -103,8 +105,8 @@ class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
     def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, remedy: str) -> None:
-        if output and not codec.target.suffix:
-            raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
+        text = f"--output {output}: the answers of this model are lines of text; leave it out"
+        refuse((output and not codec.target.suffix, text))
         self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
         self._folder = Path(output or PREDICTIONS)
         self._pending: deque[tuple[Example, str] | str] = deque()
@@ -208,8 +210,8 @@ def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None], *, run: str) 
     There are several files only if the codec reads files, each of which is an input itself.
     """
     suffixes = codec.source.suffixes
-    if len(files) > 1 and not suffixes:
-        raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
+    several = len(files) > 1 and not suffixes
+    refuse((several, f"{len(files)} files: this model reads lines of text; name one file of them"))
     for file in files:
         if file is not None and not suffixes and not Path(file).exists():
             raise UserError(

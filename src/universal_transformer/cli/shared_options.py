@@ -91,8 +91,13 @@ class Answering(Computing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnTestFiles:
-    """Names test files of its own."""
+class Scoring(OnData, Computing):
+    """Scores a model on the data of its run, or on test files of its own."""
+
+    limit: AtLeastOne | None = None
+    """Use at most N examples of each set."""
+    json: bool = False
+    """Print the result as JSON."""
 
     test: Annotated[tuple[str, ...], OptionForm("[NAME=]FILE", name="data.test")] = ()
     """Use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled, tagged,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from universal_transformer.cli.output import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of
 from universal_transformer.cli.shared_options import Folder, OnData
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import CONFIG
@@ -65,10 +65,8 @@ class Train(OnData):
                 return self._help()
             if self.resume:
                 return self._resume(accepted)
-            if accepted:
-                raise UserError(
-                    f"--accept-change is for a run that continues: ut train --resume RUN --accept-change {accepted[0]}"
-                )
+            remedy = f"ut train --resume RUN --accept-change {' '.join(accepted)}"
+            refuse((accepted, f"--accept-change is for a run that continues: {remedy}"))
             return self._begin()
 
     def _begin(self) -> int:
@@ -76,14 +74,14 @@ class Train(OnData):
         from universal_transformer.tasks.task import with_absolute_files
         from universal_transformer.typed import replaced
 
-        if not self.fields or self.fields[0].startswith("-"):
-            raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
+        unnamed = not self.fields or self.fields[0].startswith("-")
+        refuse((unnamed, f"name a recipe first: ut train RECIPE [--field value]; {_known()}"))
         name, *fields = self.fields
         config = self._second_stage(Path(name)) if self.stage else _recipe(name)
         fields = [*self._place_of_data(config), *fields]
         values = given(config, fields, prog=f"ut train {name}", also=list(options_of(Train)))
         if self.stage:
-            from universal_transformer.training.halting_stage import changed_second_stage
+            from universal_transformer.training.halting_schedule import changed_second_stage
 
             config = changed_second_stage(config, values)
         else:
@@ -114,14 +112,13 @@ class Train(OnData):
     def _second_stage(self, run: Path) -> RunConfig:
         """Return the configuration of the second stage of a trained run."""
         from universal_transformer.models.model_config import ModelConfig
-        from universal_transformer.training.halting_stage import second_stage
+        from universal_transformer.training.halting_schedule import second_stage
 
-        if self.stage != "halting":
-            raise UserError(f"--stage {self.stage}: no stage of this name; allowed: halting")
-        if self.from_:
-            raise UserError(
-                "--from and --stage: a second stage starts from the weights of its own run; leave --from out"
-            )
+        own = "a second stage starts from the weights of its own run"
+        refuse(
+            (self.stage != "halting", f"--stage {self.stage}: no stage of this name; allowed: halting"),
+            (self.from_, f"--from and --stage: {own}; leave --from out"),
+        )
         found = open_run(run)
         config = with_found_files(found.config, found.folder)
         staged = second_stage(config, found.folder)
@@ -134,20 +131,16 @@ class Train(OnData):
         from universal_transformer.cli.fields import override
 
         folder = Path(self.resume)
-        for option, value, why in (
-            ("--run", self.run, "a run continues in its own folder"),
-            ("--stage", self.stage, "a run continues in the stage that it is in"),
-            ("--from", self.from_, "a run starts from other weights once, when it is new"),
-        ):
-            if value:
-                raise UserError(f"{option} and --resume: {why}; leave {option} out")
+        weights = "a run starts from other weights once, when it is new"
+        word = next((word for word in self.fields[:1] if not word.startswith("-")), None)
+        refuse(
+            (self.run, "--run and --resume: a run continues in its own folder; leave --run out"),
+            (self.stage, "--stage and --resume: a run continues in the stage that it is in; leave --stage out"),
+            (self.from_, f"--from and --resume: {weights}; leave --from out"),
+            (self.dry_run, "--dry-run is for a new run: ut train RECIPE --dry-run"),
+            (word, f"unexpected {word!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"),
+        )
         config = read_config(folder)
-        if self.dry_run:
-            raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")
-        if self.fields and not self.fields[0].startswith("-"):
-            raise UserError(
-                f"unexpected {self.fields[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"
-            )
         if not self.fields and is_finished(folder):
             note("note: this run is finished; a higher --minutes or --max-updates continues it")
         fields = [*self._place_of_data(config), *self.fields]
@@ -168,10 +161,10 @@ class Train(OnData):
         result = start(config, folder, task=task, resume=resume, quiet=self.quiet, accepted=accepted)
         if result.stopped == "interrupted":
             if self.quiet:
-                note(f"ut: interrupted, saved; continue with: ut train --resume {quoted(folder)}")
+                note(f"ut: {result.text}")
             return INTERRUPTED
         if self.quiet:
-            say("\n".join(_result_lines(result)))
+            say("\n".join([result.text, *(f"warning: {text}" for text in result.warnings)]))
         name = quoted(folder)
         print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
         return 0
@@ -226,30 +219,16 @@ def start(
     return train(config, folder, task=task, resume=resume, quiet=quiet, accept_changes=accepted)
 
 
-def _result_lines(result: TrainingResult) -> list[str]:
-    """Return the result of a finished run as lines."""
-    from universal_transformer.training.display import steps_text
-
-    lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
-    if result.score is not None:
-        score = result.score
-        parts = [f"error {score.error:.2%}", f"cross-entropy {score.cross_entropy:.4f}", *steps_text(score.steps)]
-        lines += [f"validation: {', '.join(parts)}", result.baseline]
-    return [*lines, *(f"warning: {text}" for text in result.warnings)]
-
-
 def _check_new(folder: Path) -> None:
     """Refuse a folder that contains a run; the error names the commands for that run."""
     if not (folder / CONFIG).is_file() or not is_first():
         return
-    name, here = show_path(folder), quoted(folder)
-    other = "--run FOLDER trains another"
+    here = quoted(folder)
+    what = f"run that is not finished: ut train --resume {here}"
     if is_finished(folder):
-        raise UserError(
-            f"{name} holds a finished run: ut evaluate {here} scores it, "
-            f"ut train --resume {here} with a higher --minutes or --max-updates continues it, {other}"
-        )
-    raise UserError(f"{name} holds a run that is not finished: ut train --resume {here} continues it, {other}")
+        resume = f"ut train --resume {here} with a higher --minutes or --max-updates"
+        what = f"finished run: ut evaluate {here} scores it, {resume}"
+    raise UserError(f"{show_path(folder)} holds a {what} continues it, --run FOLDER trains another")
 
 
 def _recipe(name: str) -> RunConfig:

@@ -21,10 +21,10 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refusal
 from universal_transformer.interop.depth_loop import graph_loop
 from universal_transformer.models.model import Model
-from universal_transformer.models.model_config import ModelConfig, refusal
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.rules import Refusals, choices_of

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pkgutil import resolve_name
 from typing import Any, ClassVar
 
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError, refuse_fields, suggestion
 from universal_transformer.files import show
 from universal_transformer.models.components import (
     ENCODERS,
@@ -76,9 +76,7 @@ class BaseConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        for path, wrong, remedy in self.rules():
-            if wrong:
-                raise refusal(path, attrgetter(path)(self), remedy)
+        refuse_fields(self, self.rules())
 
     def rules(self) -> Refusals:
         """The path of each field, whether its value does not fit the others, and the remedy."""
@@ -115,6 +113,16 @@ class BaseConfig:
     def unread_states(self) -> str:
         """Why no head reads the states after each step; empty where one does."""
         return ""
+
+    @property
+    def interaction(self) -> str:
+        """How positions interact besides attention, so that processes cannot share a sequence; empty if they can."""
+        return "this model computes positions one after the other"
+
+    @property
+    def ponders_padding(self) -> bool:
+        """Whether padding takes steps like any other position."""
+        return False
 
     @property
     def tied(self) -> bool:
@@ -249,13 +257,7 @@ class ModelConfig(BaseConfig):
         return self.architecture not in ENCODERS and sequence
 
     @property
-    def ponders_padding(self) -> bool:
-        """Whether padding takes steps like any other position."""
-        return False
-
-    @property
     def interaction(self) -> str:
-        """How positions interact besides attention, so that processes cannot share a sequence; empty if they can."""
         if self.transition.kind == "separable_convolution":
             return "transition.kind 'separable_convolution' reads neighbours, which another process may have"
         return ""
@@ -268,11 +270,6 @@ class ModelConfig(BaseConfig):
     def expects_loss(self) -> bool:
         """Whether the loss is the expectation over the step at which positions stop (PonderNet)."""
         return self.halts and choices_of(self.halting).expects_loss
-
-
-def refusal(field: str, value: object, remedy: str) -> UserError:
-    """Return the error for a value that does not fit the other fields."""
-    return UserError(f"{field}={value!r}: {remedy}")
 
 
 def config_from_dict(fields: Any, *, where: str = "model configuration") -> Any:

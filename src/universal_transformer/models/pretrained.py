@@ -12,12 +12,12 @@ from safetensors.torch import save
 from torch import nn
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refusal
 from universal_transformer.execution.compaction import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
 from universal_transformer.manifest import MANIFEST, MODEL, check_content
 from universal_transformer.models.components import Writes
-from universal_transformer.models.model_config import BaseConfig, config_from_dict, refusal
+from universal_transformer.models.model_config import BaseConfig, config_from_dict
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.pretrained_models import find, known
 from universal_transformer.typed import listed, replaced

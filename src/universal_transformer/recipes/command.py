@@ -42,7 +42,7 @@ def train_command(config: RunConfig) -> str:
 
 def _staged(config: RunConfig, run: Path) -> RunConfig:
     """Return what ``ut train RUN --stage halting`` begins with; of a run that is gone, with the rest of `config`."""
-    from universal_transformer.training.halting_stage import halting_model, halting_training, second_stage
+    from universal_transformer.training.halting_schedule import halting_model, halting_training, second_stage
 
     if (run / CONFIG).is_file() and (run / MODEL).is_dir():
         return second_stage(RunConfig.load(run / CONFIG), run)

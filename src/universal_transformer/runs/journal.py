@@ -24,7 +24,7 @@ from universal_transformer.typed import Count, NonNegative, typed
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a metrics.jsonl. The last line may be incomplete (of a killed run); it is left out then.
 
-    UserError, naming the line, for anything else that `Metrics` does not write.
+    UserError, naming the line, for anything else that `RunJournal` does not write.
     """
     lines: list[dict[str, Any]] = []
     incomplete: UserError | None = None
@@ -65,11 +65,16 @@ def ending(folder: Path) -> dict[str, Any] | None:
     return lines[-1] if ended else None
 
 
-class Metrics:
-    """metrics.jsonl: one JSON object a line with event, update, seconds and values, on disk line by line."""
+class RunJournal(Journal):
+    """Writes the run in `folder`, which continues after update `after`; None starts a new one.
 
-    def __init__(self, path: Path, *, after: int | None = None) -> None:
-        """Continue after update `after`, without the later lines of a killed run; None starts a new file."""
+    metrics.jsonl has one JSON object a line, with event, update, seconds and values. Each is on disk at once. Lines and
+    points of TensorBoard of a killed run that are later than `after` are deleted.
+    """
+
+    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: int | None) -> None:
+        super().__init__(shown)
+        self.folder, self.origin, path = folder, origin, folder / METRICS
         if after is not None and path.exists():
             kept = [line for line in read_metrics(path) if line["update"] <= after]
             if after and not kept:
@@ -77,64 +82,27 @@ class Metrics:
                     f"{show_path(path)}: no line up to update {after} of this run; move the file away to begin another"
                 )
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self.metrics = path.open("a", encoding="utf-8", buffering=1)
+        self.board = None
+        if origin.config.training.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # points from purge_step on are deleted; the point of update `after` is kept
+            self.board = SummaryWriter(folder / TENSORBOARD, purge_step=(after or 0) + 1)
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
-        """Append one line, without values that are not finite: JSON cannot represent them."""
-        numbers = {
-            name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)
-        }
-        line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-
-    def sync(self) -> None:
-        """Wait until every line is on disk."""
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class TensorBoard:
-    """The numbers of updates and validations as TensorBoard scalars, in `folder`."""
-
-    def __init__(self, folder: Path, *, after: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        # points from purge_step on are deleted; the point of update `after` is kept
-        self._writer = SummaryWriter(folder, purge_step=after + 1)
-
-    def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:
-        """Add one point to each curve."""
-        for name, value in values.items():
-            if isinstance(value, float | int):
-                self._writer.add_scalar(f"{event}/{name}", value, update)
-
-    def close(self) -> None:
-        """Write the remaining points and close."""
-        self._writer.close()
-
-
-class RunJournal(Journal):
-    """Writes the lines and checkpoints of the run in `folder`, which continues after update `after`."""
-
-    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: int | None) -> None:
-        super().__init__(shown)
-        self.folder, self.origin = folder, origin
-        self.metrics = Metrics(folder / METRICS, after=after)
-        wants_board = origin.config.training.tensorboard
-        self.board = TensorBoard(folder / TENSORBOARD, after=after or 0) if wants_board else None
-
-    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
-        """Add a line to the metrics, and its numbers to the board."""
-        self.metrics.write(event, update=update, seconds=seconds, values=values)
+        """Append a line without values that are not finite, which JSON lacks, and add its numbers to the board."""
+        kept = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
+        line = {"event": event, "update": update, "seconds": round(seconds, 3), **kept}
+        self.metrics.write(json.dumps(line, allow_nan=False) + "\n")
         if self.board is not None and event in ("update", "validation"):
-            self.board.write(event, update=update, values=values)
+            for name, value in values.items():
+                if isinstance(value, float | int):
+                    self.board.add_scalar(f"{event}/{name}", value, update)
 
     def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
-        """Write a checkpoint."""
-        self.metrics.sync()
+        """Write a checkpoint, after every line is on disk."""
+        os.fsync(self.metrics.fileno())
         fields = {"run": dataclasses.asdict(state), "origin": self.origin.to_dict()}
         name = f"{state.update:09d}-{state.saves:06d}"
         checkpoints.save(self.folder / CHECKPOINTS, checkpoints.Checkpoint(tensors, fields), name=name)

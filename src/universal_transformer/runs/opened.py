@@ -1,18 +1,18 @@
-"""What commands read from a run folder: configuration, model, codec, and whether training is finished."""
+"""What commands read from a run folder: configuration, model, codec, data, and whether training is finished."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.errors import UserError, suggestion
-from universal_transformer.files import quoted, show_path
+from universal_transformer.errors import UserError, refuse, suggestion
+from universal_transformer.files import quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.runs.folder import CONFIG, HELD_OUT, METRICS
@@ -20,7 +20,6 @@ from universal_transformer.typed import listed
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
-    from universal_transformer.runs.own_tests import OwnTests
     from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.task import Task, TaskData
     from universal_transformer.training.run_config import RunConfig
@@ -47,14 +46,18 @@ def read_config(folder: Path) -> RunConfig:
 
     folder = find(folder)
     name = show_path(folder)
-    if not folder.exists():
-        raise UserError(f"{name}: no such run folder{_others(folder)}{known(folder)}")
-    if not folder.is_dir():
-        raise UserError(f"{name}: a file; expected the folder of a run, which `ut train` makes")
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{name}: not a run folder: there is no {CONFIG} in it{_others(folder)}")
-    if folder.name == MODEL and (folder.parent / CONFIG).is_file():
-        raise UserError(f"{name}: the model of a run; name the run: {show_path(folder.parent)}")
+    there = (folder / CONFIG).is_file()
+    others = "" if there else _others(folder)
+    refuse(
+        (not folder.exists(), f"no such run folder{others}{known(folder)}"),
+        (not folder.is_dir(), "a file; expected the folder of a run, which `ut train` makes"),
+        (not there, f"not a run folder: there is no {CONFIG} in it{others}"),
+        (
+            folder.name == MODEL and (folder.parent / CONFIG).is_file(),
+            f"the model of a run; name the run: {show_path(folder.parent)}",
+        ),
+        at=name,
+    )
     return RunConfig.load(folder / CONFIG)
 
 
@@ -86,18 +89,18 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
 def _check_fit(run: Run) -> None:
     """UserError if the codec is not of the kind that the data have, or of other sizes than the model."""
     data, name = run.config.data, show_path(run.folder)
-    found, needed = ([side.kind for side in sides] for sides in ((run.codec.source, run.codec.target), data.sides))
-    if found != needed:
-        raise UserError(
-            f"{name}: the codec in {MODEL} is of kinds {' and '.join(found)}; the data in {CONFIG} need "
-            f"{' and '.join(needed)}"
-        )
-    for path, ours in run.codec.model_fields.items():
-        theirs = attrgetter(path)(run.model.config)
-        if ours != theirs:
-            raise UserError(
-                f"{name}: {MODEL} has {path} {theirs!r}, and its codec {ours!r}: they are of different runs"
-            )
+    found, needed = (
+        " and ".join(side.kind for side in sides) for sides in ((run.codec.source, run.codec.target), data.sides)
+    )
+    sizes = [(path, attrgetter(path)(run.model.config), ours) for path, ours in run.codec.model_fields.items()]
+    refuse(
+        (found != needed, f"the codec in {MODEL} is of kinds {found}; the data in {CONFIG} need {needed}"),
+        *(
+            (ours != theirs, f"{MODEL} has {path} {theirs!r}, and its codec {ours!r}: they are of different runs")
+            for path, theirs, ours in sizes
+        ),
+        at=name,
+    )
 
 
 def load_task(run: Run) -> Task:
@@ -115,6 +118,69 @@ def load_task(run: Run) -> Task:
         if ours != theirs:
             raise UserError(f"{name}: the data have changed since training: {path} was {theirs!r}, is now {ours!r}")
     return task
+
+
+@dataclass(frozen=True)
+class OwnTests:
+    """Test files that are named at evaluation."""
+
+    files: Sequence[str] = ()
+    """Each is FILE or NAME=FILE."""
+    targets: Sequence[str] = ()
+    group: str | None = None
+    """The column of groups; None: that of the run."""
+
+    def labels(self) -> list[str]:
+        """Return the name of each test set that has one, else its file as it was given: others may be called so."""
+        return [file if name == Path(file).name else name for name, file in self.named().items()]
+
+    def named(self) -> dict[str, str]:
+        """Return the file of each test set."""
+        found: dict[str, str] = {}
+        for given in self.files:
+            name, equals, file = given.partition("=")
+            if not equals or Path(given).is_file():
+                name, file = Path(given).name, given
+            refuse(
+                (not name or not file, "expected FILE or NAME=FILE"),
+                (name in found, f"two test sets of the name {show(name)}; write NAME=FILE"),
+                at=f"--data.test {show(given)}",
+            )
+            found[name] = file
+        return found
+
+    def data_of(self, data: TaskData) -> dict[str, TaskData]:
+        """Return the data of a run with each test set in the place of its own; UserError if it has no such files."""
+        from universal_transformer.tasks import task_name
+
+        files, fields = self.named(), {field.name for field in dataclasses.fields(data)}
+        targets = f"one for each of the {len(files)} files of --data.test" if "test_target" in fields else "none"
+        groups = "name the files with --data.test" if "group" in fields else "these files have no column of groups"
+        refuse(
+            (
+                "test" not in fields,
+                "--data.test and --data.group are for runs on own files (pairs, text, labelled, tagged, parsing, "
+                f"pictures, captions); the task of this run, {task_name(data)}, has its own test sets",
+            ),
+            (
+                self.targets and ("test_target" not in fields or len(self.targets) != len(files)),
+                f"--data.test-target: found {len(self.targets)} files; expected {targets}",
+            ),
+            (
+                self.group is not None and ("group" not in fields or not files),
+                f"--data.group {show(self.group)}: {groups}",
+            ),
+            *(
+                (not Path(path).exists(), f"--data.test: {show_path(path)}: no such file")
+                for path in (*files.values(), *self.targets)
+            ),
+        )
+        found: dict[str, TaskData] = {}
+        for (name, file), target in zip(files.items(), self.targets or [""] * len(files), strict=True):
+            changes: dict[str, Any] = {"test": file, "test_target": target}
+            changes |= {} if self.group is None else {"group": self.group}
+            found[name] = dataclasses.replace(data, **{field: changes[field] for field in changes.keys() & fields})
+        return found
 
 
 def open_with_task(
@@ -136,13 +202,16 @@ def open_with_task(
 
     run = open_run(folder, device=device, halting_execution=halting_execution)
     if other:
-        if other not in OTHER_TESTS:
-            raise UserError(f"--data {other}: expected one of {listed(OTHER_TESTS) or 'none without a clone'}")
-        if (architecture := run.model.config.architecture) != "language_model":
-            raise UserError(
-                f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "
-                "language model (ut train text, agreement or lambada)"
-            )
+        architecture = run.model.config.architecture
+        refuse(
+            (other not in OTHER_TESTS, f"expected one of {listed(OTHER_TESTS) or 'none without a clone'}"),
+            (
+                architecture != "language_model",
+                f"{folder} holds a model of architecture {architecture}; this needs the run of a language model "
+                "(ut train text, agreement or lambada)",
+            ),
+            at=f"--data {other}",
+        )
         return run, OTHER_TESTS[other](run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
         run = _with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))

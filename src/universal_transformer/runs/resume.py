@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from universal_transformer.data.example import Example
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import is_gzip, quoted, show_path
 from universal_transformer.runs.folder import CONFIG, is_empty
 from universal_transformer.tasks.lazy import MappedExamples
@@ -166,16 +166,17 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
             f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; choose another"
         ) from error
     check_accepted(accepted)
+    is_run = (folder / CONFIG).is_file()
+    taken = folder.exists() and not (folder.is_dir() and is_empty(folder))
+    begun = f": continue it (ut train --resume {quoted(folder)}) or choose another"
+    what = begun if is_run else ", and no run: choose another"
+    refuse(
+        (not resume and accepted, "accepted changes are for a run that continues, not for a new one: leave them out"),
+        (not resume and taken, f"{folder} is there already{what}"),
+        (resume and not is_run, f"{folder} has no run to continue: {CONFIG} is missing"),
+    )
     if not resume:
-        if accepted:
-            raise UserError("accepted changes are for a run that continues, not for a new one: leave them out")
-        if folder.exists() and not (folder.is_dir() and is_empty(folder)):
-            begun = f": continue it (ut train --resume {quoted(folder)}) or choose another"
-            what = begun if (folder / CONFIG).is_file() else ", and no run: choose another"
-            raise UserError(f"{folder} is there already{what}")
         return []
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder} has no run to continue: {CONFIG} is missing")
     saved = RunConfig.load(folder / CONFIG)
     changes = configuration_changes(saved, config, accepted=accepted, where=show_path(folder))
     return [*changes.values(), *schedule_jumps(saved.training, config.training)]
@@ -183,12 +184,11 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
 
 def check_accepted(fields: Collection[str]) -> None:
     """UserError for a field that cannot change when a run continues (`ACCEPTABLE`)."""
-    for field in fields:
-        if field not in ACCEPTABLE:
-            free = "may change without it" if field in FREE else "cannot change when a run continues"
-            raise UserError(
-                f"--accept-change {field}: {free}{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
-            )
+    for field in (field for field in fields if field not in ACCEPTABLE):
+        free = "may change without it" if field in FREE else "cannot change when a run continues"
+        raise UserError(
+            f"--accept-change {field}: {free}{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
+        )
 
 
 def configuration_changes(
@@ -216,9 +216,8 @@ def continued(
         how = file_changes(saved.files, now.files) or [f"examples were {saved.data}, are now {now.data}"]
         raise UserError(f"{folder}: the data have changed: {'; '.join(how)}; a run continues with the same data")
     found = configuration_changes(saved.config, now.config, accepted=accepted, where=f"{checkpoint} and {CONFIG}")
-    for field in accepted:
-        if field not in found:
-            raise UserError(f"--accept-change {field}: it has not changed; give its new value, or leave this out")
+    same = "it has not changed; give its new value, or leave this out"
+    refuse(*((field not in found, f"--accept-change {field}: {same}") for field in accepted))
     return [*found.values(), *schedule_jumps(saved.config.training, now.config.training)]
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, optional
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import quoted, show_path, write_json
 from universal_transformer.manifest import MODEL
-from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.registry import build
 from universal_transformer.runs import checkpoint as checkpoints
@@ -26,7 +24,6 @@ from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, CONFIG, cla
 from universal_transformer.runs.journal import RunJournal
 from universal_transformer.runs.resume import RunOrigin, check_usable, continued, warnings_of
 from universal_transformer.tasks.task import Task, with_absolute_files
-from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.display import Display, Tensors, display
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.optimizer import NonFiniteError
@@ -36,22 +33,22 @@ from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Journal, Reason, RunState, TrainingRun, choose
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, load_weights
-from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import ValidationScore
+from universal_transformer.training.validation import BaselineComparison, TaskMetric, ValidationScore
 from universal_transformer.training.warm_start import starting_weights
 from universal_transformer.typed import check_names, typed
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a run; its model is in `folder`/model."""
+    """The result of a run."""
 
-    folder: Path
+    text: str
+    """How it ended, in a line."""
     updates: int
     seconds: float
     stopped: Reason
     chosen: Choice
-    """Which weights `folder`/model holds: of the best validation, the last, the average of the last few, or the running
+    """Which weights its model has: of the best validation, the last, the average of the last few, or the running
     mean."""
     score: ValidationScore | None
     """Their validation score; None without a validation."""
@@ -82,7 +79,8 @@ def train(
         config = dataclasses.replace(config, data=with_absolute_files(config.data))
     first = started().first
     changes = check_usable(folder, config, resume=resume, accepted=accept_changes) if first or resume else []
-    check_extras(config)
+    if config.training.tensorboard:
+        optional("tensorboard", needed="training.tensorboard: TensorBoard is not installed", extra="tensorboard")
     device = own_device(pick_device(config.training.device, field="training.device"))
     task = task or config.data.load()
     if not task.train:
@@ -103,11 +101,9 @@ def train(
         shown = stack.enter_context(closing(shown_of(model, quiet=quiet or not processes.first)))
         if config.training.precision == "bfloat16" and emulates_bfloat16(device):
             shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
-        origin, saved = RunOrigin.now(config, task, device), None
-        warnings: list[str] = []
+        origin = RunOrigin.now(config, task, device)
         with processes.one_after_the_other():  # the first one may rename damaged checkpoints
-            if resume:
-                saved, warnings = load(folder, origin, accepted=accept_changes)
+            saved = load(folder, origin, accepted=accept_changes) if resume else None
             if resume and saved is None:
                 taken = starting_weights(model, task.codec, config)
             comparison = BaselineComparison(task, model, metric=metric)
@@ -117,14 +113,15 @@ def train(
                 stack.callback(journal.close)
                 comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
+        warnings: list[str] = []
         if saved is not None:
-            changes = saved.changes or changes
+            changes, warnings = saved.changes or changes, saved.warnings
             run.restore(saved.state, saved.tensors)
         lines = description(run, origin, comparison, folder=folder)
         lines |= {"warm_start": "; ".join(taken)} if taken else {}
         run.write("resume" if resume else "start", lines | {"changes": "; ".join(changes)})
         for text in [*taken, *([f"continuing {folder} after update {run.state.update}"] * resume)]:
-            journal.note(text)
+            shown.note(text)
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
             run.warn(text)
         if processes.first:
@@ -142,18 +139,21 @@ class SavedRun:
     """What a run continues from, and what has changed since."""
 
     state: RunState
-    tensors: dict[str, Tensors]
+    tensors: Mapping[str, Tensors]
     changes: list[str]
+    """Changes of its configuration."""
+    warnings: list[str]
+    """Damaged checkpoints, and changes of surroundings and files."""
 
 
-def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> tuple[SavedRun | None, list[str]]:
-    """Return the newest intact checkpoint of the run in `folder`, and warnings.
+def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun | None:
+    """Return the newest intact checkpoint of the run in `folder`; None before the first one.
 
     UserError if it is one of another run, or nothing may change as it has.
     """
     checkpoint, warnings = checkpoints.load_newest(folder / CHECKPOINTS)
     if checkpoint is None:
-        return None, warnings
+        return None
     where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
     check_names(checkpoint.state, expected={"run", "origin"}, where=where)
     state: RunState = typed(checkpoint.state["run"], RunState, where=where)
@@ -164,7 +164,7 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> tuple[Sa
         raise UserError(
             f"training.max_updates={limit}: this run has {state.update:,} updates already; expected at least as many"
         )
-    return SavedRun(state, dict(checkpoint.tensors), changes), warnings + warnings_of(before, now)
+    return SavedRun(state, checkpoint.tensors, changes, warnings + warnings_of(before, now))
 
 
 def open_files(folder: Path, origin: RunOrigin, shown: Display, *, after: int, resume: bool) -> RunJournal:
@@ -181,7 +181,7 @@ def open_files(folder: Path, origin: RunOrigin, shown: Display, *, after: int, r
 def shown_of(model: Model, *, quiet: bool) -> Display:
     """Return the display of a run, after it has shown how long answers may be."""
     written = "frames" if model.writes == "frames" else "tokens"
-    shown = display(quiet=quiet, unit="examples" if model.config.architecture in ENCODERS else written)
+    shown = display(quiet=quiet, unit="examples" if model.writes == "classes" else written)
     if limit := model.config.generation.max_new_tokens:
         more = "" if model.config.generation.fixed_length else ", or twice its input plus 10 if that is more"
         shown.note(f"an answer may have {limit:,} {written}{more}; model.generation.max_new_tokens changes it")
@@ -214,15 +214,6 @@ def remedy(folder: Path, *, rate: float) -> str:
         f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
         f"--learning-rate {rate:g} --accept-change training.learning_rate"
     )
-
-
-def check_extras(config: RunConfig) -> None:
-    """Refuse fields that need a library that is missing."""
-    if config.training.tensorboard and find_spec("tensorboard") is None:
-        raise UserError(
-            "training.tensorboard: TensorBoard is not installed; "
-            "run pip install 'universal-transformer[tensorboard]' or leave the field off"
-        )
 
 
 @contextmanager
@@ -269,9 +260,9 @@ def finish(
         text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {folder / MODEL}"
         if score is not None:
             text += f"; validation {score.text(run.model)}; {baseline}"
-    run.journal.note(text)
+    run.journal.shown.note(text)
     return TrainingResult(
-        folder=folder,
+        text=text,
         updates=update,
         seconds=seconds,
         stopped=reason,

@@ -19,7 +19,7 @@ from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.trace import Trace
-from universal_transformer.training.counts import Counts
+from universal_transformer.training.batches import Counts
 from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]

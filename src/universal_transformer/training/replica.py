@@ -26,8 +26,7 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
-from universal_transformer.training.batches import Part
-from universal_transformer.training.counts import counts_of
+from universal_transformer.training.batches import Part, counts_of
 from universal_transformer.training.objective import Loss
 from universal_transformer.training.processes import Processes
 

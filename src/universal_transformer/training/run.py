@@ -13,13 +13,11 @@ import torch
 
 from universal_transformer.data.batch import Batch
 from universal_transformer.evaluation.report import Side
-from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import halting_schedule, optimizer, selection
-from universal_transformer.training.batches import TrainingBatches
-from universal_transformer.training.counts import Counts
+from universal_transformer.training.batches import Counts, TrainingBatches
 from universal_transformer.training.display import Display, Tensors, UpdateStatus, Value
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import Loss, objective
@@ -28,8 +26,7 @@ from universal_transformer.training.randomness import depth_of, random_states, r
 from universal_transformer.training.replica import backward, connected, gathered, make_whole, whole
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, WeightSelection
-from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import SIDES, Interrupted, Validation, ValidationScore
+from universal_transformer.training.validation import SIDES, Interrupted, TaskMetric, Validation, ValidationScore
 from universal_transformer.training.watches import CollapseWatch, OutlierWatch, watch_halting
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
@@ -83,14 +80,6 @@ class Journal:
     def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
         """Keep all that the run continues from."""
 
-    def show(self, status: UpdateStatus) -> None:
-        """Show the progress."""
-        self.shown.show(status)
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        self.shown.note(text)
-
 
 class TrainingRun:
     """A training run: `restore` what it continues from, then `run` until there is a reason to stop, and `choose`."""
@@ -108,7 +97,7 @@ class TrainingRun:
         self.training, self.task, self.model, self.device = config.training, task, model, device
         self.journal, self.processes, training = journal, processes, config.training
         self.divided = ALONE if training.parallel == "positions" else processes  # those that divide a batch
-        self.classes = model.config.architecture in ENCODERS
+        self.classes = model.writes == "classes"
         enabled = training.precision == "bfloat16"
         self.precision = partial(torch.autocast, device.type, dtype=torch.bfloat16, enabled=enabled)
         halting_schedule.prepare_units(model, training)
@@ -223,7 +212,7 @@ class TrainingRun:
         state.targets += num_targets
         if outlier is not None:
             self.write("outlier", {"text": outlier})
-            self.journal.note(f"update {update} is left out: its {outlier}")
+            self.journal.shown.note(f"update {update} is left out: its {outlier}")
         counts = {"updates": 1, "examples": num_examples, "targets": num_targets}
         self.log(traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
 
@@ -244,7 +233,7 @@ class TrainingRun:
             watched, config = traces if decides else {}, self.model.config
             for text in watch_halting(state.collapse, watched, config, updates=updates, processes=self.divided):
                 self.warn(text)
-        self.journal.show(status(self, values, traces))
+        self.journal.shown.show(status(self, values, traces))
 
     def validate(self, stop: StopRequest) -> None:
         """Score the model; keep its weights, and save, if they are the best so far."""
@@ -263,7 +252,7 @@ class TrainingRun:
             self.selection.best = weights
         self.write("validation", score.values() | {"best": better})
         text = score.text(self.model)
-        self.journal.note(f"update {state.update}: validation {text}{' (best)' if better else ''}")
+        self.journal.shown.note(f"update {state.update}: validation {text}{' (best)' if better else ''}")
         if better:
             self.save()
 
@@ -289,7 +278,7 @@ class TrainingRun:
         """Keep a warning, write it, and show it."""
         self.journal.warnings.append(text)
         self.write("warning", {"text": text})
-        self.journal.note(f"warning: {text}")
+        self.journal.shown.note(f"warning: {text}")
 
 
 AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse, refuse_fields
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig
-from universal_transformer.models.model_config import ModelConfig, config_from_dict
+from universal_transformer.models.model_config import config_from_dict
+from universal_transformer.rules import Refusals
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
     AtLeastOne,
@@ -120,12 +121,13 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check(self, field="training")
-        if self.select_by == "loss" and self.select_examples != MOST_SELECTED:
-            raise UserError(
-                f"training.select_examples={self.select_examples} changes nothing without training.select_by metric"
-            )
-        if self.minutes is None and self.max_updates is None:
-            raise UserError("training.minutes and training.max_updates are both None: give one (or both) a limit")
+        unused = self.select_by == "loss" and self.select_examples != MOST_SELECTED
+        unlimited = self.minutes is None and self.max_updates is None
+        number = f"training.select_examples={self.select_examples}"
+        refuse(
+            (unused, f"{number} changes nothing without training.select_by metric"),
+            (unlimited, "training.minutes and training.max_updates are both None: give one (or both) a limit"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,44 +156,30 @@ class RunConfig:
     """The run whose weights it starts from."""
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("depth", self.training.depth, "fixed"),
-            ("step_loss", self.training.step_loss, "last"),
-        ):
-            if value != allowed and not self.model.max_steps:
-                raise UserError(
-                    f"training.{name}: {value!r}, but this model has no depth to choose; allowed here: {allowed}"
-                )
-        if self.training.step_loss != "last" and self.model.expects_loss:
-            raise UserError(
-                f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
-                "its probability; allowed here: 'last'"
-            )
-        if self.training.step_loss != "last" and (unread := self.model.unread_states):
-            raise UserError(f"training.step_loss: {self.training.step_loss!r}, but {unread}; allowed here: 'last'")
-        if self.training.depth == "random" and self.model.by_length(decoder=False):
-            raise UserError(
-                "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
-            )
-        if self.training.parallel == "positions" and (obstacle := self._obstacle_to_positions()):
-            raise UserError(f"training.parallel: 'positions', but {obstacle}; allowed here: examples, shards")
-        sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
-        if self.training.depth == "random" and len(sides) > 1:
-            raise UserError(
-                "training.depth: 'random' draws one number of steps for both sides: leave decoder_max_steps out"
-            )
-        if self.training.stage == "halting" and (self.warm_start is None or not self.model.halts):
-            raise UserError(
-                "training.stage: 'halting' fits the halting unit of a trained run: ut train RUN --stage halting"
-            )
+        refuse_fields(self, self.rules())
 
-    def _obstacle_to_positions(self) -> str | None:
-        """Return why processes cannot share the positions of a sequence; None if they can."""
-        if not isinstance(self.model, ModelConfig):
-            return "this model computes positions one after the other"
-        if self.model.interaction:
-            return self.model.interaction
-        return "training.compile does not compile an exchange between processes" if self.training.compile else None
+    def rules(self) -> Refusals:
+        """The path of each field, whether its value does not fit the model, and the remedy."""
+        model, training = self.model, self.training
+        random, supervised = training.depth == "random", training.step_loss != "last"
+        no_depth, same = "this model has no depth to choose; allowed here:", "allowed here: last"
+        yield "training.depth", random and not model.max_steps, f"{no_depth} fixed"
+        yield "training.step_loss", supervised and not model.max_steps, f"{no_depth} last"
+        weighed = "the rule ponder weighs the loss of each step by its probability"
+        yield "training.step_loss", supervised and model.expects_loss, f"{weighed}; {same}"
+        yield "training.step_loss", supervised and model.unread_states != "", f"{model.unread_states}; {same}"
+        number = 'draws up to model.depth.max_steps: that must be a number, not "length"'
+        yield "training.depth", random and model.by_length(decoder=False), number
+        uneven = model.max_steps_of(decoder=False) != model.max_steps_of(decoder=True)
+        sides = "draws one number of steps for both sides: leave decoder_max_steps out"
+        yield "training.depth", random and uneven, sides
+        exchange = "training.compile does not compile an exchange between processes" if training.compile else ""
+        obstacle = model.interaction or exchange
+        divides = training.parallel == "positions" and obstacle != ""
+        yield "training.parallel", divides, f"{obstacle}; allowed here: examples, shards"
+        nothing_to_fit = training.stage == "halting" and (self.warm_start is None or not model.halts)
+        fits = "fits the halting unit of a trained run: ut train RUN --stage halting"
+        yield "training.stage", nothing_to_fit, fits
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""

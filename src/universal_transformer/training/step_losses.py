@@ -64,9 +64,13 @@ def expected_loss(each: StepLosses, trace: Trace) -> Scalar:
     The rows of `each` are the positions of the trace, or its sequences, of which all positions have the same p.
     """
     assert trace.weight is not None
-    by_position = trace.weight.flatten(1)
-    weights = by_position if by_position.shape[1] == each.shape[1] else trace.weight.amax(-1)
-    return (weights * each).sum()
+    return (_of_rows(trace.weight, each) * each).sum()
+
+
+def _of_rows(values: Float[Tensor, "step batch position"], each: StepLosses) -> StepLosses:
+    """Return values of positions for the rows of `each`: positions, or sequences whose positions have equal values."""
+    by_position = values.flatten(1)
+    return by_position if by_position.shape[1] == each.shape[1] else values.amax(-1)
 
 
 def stop_targets(each: StepLosses) -> Bool[Tensor, "before row"]:
@@ -85,9 +89,7 @@ def stop_loss(each: StepLosses, trace: Trace, *, real: Bool[Tensor, " row"], min
     positions of the trace, or its sequences: then all positions of a sequence have the same p_t.
     """
     assert trace.probability is not None
-    by_position = trace.probability.flatten(1)
-    probability = by_position if by_position.shape[1] == each.shape[1] else trace.probability.amax(-1)
-    asked = slice(min_steps - 1, len(each) - 1)
-    stop, probability = stop_targets(each)[min_steps - 1 :], probability[asked]
+    probability = _of_rows(trace.probability, each)[min_steps - 1 : -1]
+    stop = stop_targets(each)[min_steps - 1 :]
     terms = -torch.where(stop, probability, 1.0 - probability).clamp(min=LEAST).log()
     return (terms * real).sum() / (real.sum().clamp(min=1) * len(terms))

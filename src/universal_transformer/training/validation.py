@@ -1,4 +1,4 @@
-"""Scores on validation examples."""
+"""Scores on validation examples: the loss, the metric of the task, and both of answers that need no model."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import get_args
 
 import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import Batch, collate
-from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.example import NO_CLASS, Example, sizes, spread
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.metrics import scores
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.evaluation.metrics import Inference, Metric, metric_of, scores
 from universal_transformer.evaluation.report import Side
-from universal_transformer.models.components import ENCODERS
+from universal_transformer.evaluation.scores import ScoreSums, total
+from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.context import Kept
+from universal_transformer.tasks.task import Task
 from universal_transformer.training.display import Value, steps_text
 from universal_transformer.training.objective import NEVER, Precision, inputs_of, objective
 from universal_transformer.training.processes import ALONE, Processes
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.step_losses import cross_entropies, expected_loss
-from universal_transformer.training.task_metric import TaskMetric
 
 SIDES: tuple[Side, ...] = get_args(Side)
 
@@ -61,13 +65,51 @@ class ValidationScore:
     def text(self, model: Model) -> str:
         """Return the measure that the weights of `model` are compared by, with others, for a message."""
         unit = "frame" if model.writes == "frames" else "token"
-        classes = model.config.architecture in ENCODERS
-        measure = f"error {self.error:.2%}" if classes else f"loss {self.cross_entropy:.4f} a {unit}"
+        measure = f"error {self.error:.2%}" if model.writes == "classes" else f"loss {self.cross_entropy:.4f} a {unit}"
         return " · ".join([measure, *self.metric_text(), *steps_text(self.steps)])
 
     def metric_text(self) -> list[str]:
         """Return the score of the task for a message; an empty list where weights are not chosen by it."""
         return [f"{scores()[name].title} {scores()[name].text(value)}" for name, value in self.metric.items()]
+
+
+@dataclass(frozen=True)
+class TaskMetric:
+    """The score by which models of a task are compared, on `examples` of its validation set, in float32."""
+
+    metric: Metric
+    examples: Sequence[Example]
+    batch_tokens: int
+
+    @classmethod
+    def chosen(cls, task: Task, training: TrainingConfig) -> TaskMetric | None:
+        """Return what `training.select_by` asks for; None where the loss, or the error of classes, decides.
+
+        UserError if a package of the metric is missing.
+        """
+        metric = metric_of(task)
+        if training.select_by == "loss" or metric.chosen_by_loss:
+            return None
+        metric.check_packages()
+        examples = spread(task.validation, count=training.select_examples)
+        return cls(metric, examples, training.batch_tokens)
+
+    def score(self, model: Model, *, check: Callable[[], None]) -> dict[str, float]:
+        """Return the score by its name, as `evaluate` computes it; `check` is called for each batch."""
+        sums = ScoreSums(count=0)
+        for indices in BucketSampler(sizes(self.examples), self.batch_tokens, seed=0, shuffle=False).epoch(0):
+            check()
+            examples = [self.examples[index] for index in indices]
+            sums.add(total(self.metric.answers(Inference(model, DecodingOptions()), examples)))
+        return self._decisive(sums)
+
+    def trivial(self, baseline: TrivialBaseline) -> dict[str, float]:
+        """Return the same score of the baseline."""
+        return self._decisive(total(self.metric.trivial(baseline, example) for example in self.examples))
+
+    def _decisive(self, sums: ScoreSums) -> dict[str, float]:
+        name = self.metric.decisive
+        return {name: self.metric.scores(sums)[name]} if sums.count else {}
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested
@@ -164,3 +206,52 @@ class Validation:
             positions.append(0 if trace is None else trace.num_positions())
         parts = (loss.cross_entropy * loss.num_targets, loss.num_correct, loss.num_targets, *made, *positions)
         return torch.stack([torch.as_tensor(part, device=self._device).double() for part in parts])
+
+
+JUDGED = ("cross_entropy", "error")
+"""Figures of the baseline that the metrics hold, for the plot of the training."""
+
+
+class BaselineComparison:
+    """The baseline of a task, learned from its training examples, and its score on the validation examples."""
+
+    def __init__(self, task: Task, model: Model, *, metric: TaskMetric | None) -> None:
+        self.metric, self.model = metric_of(task), model
+        self.classes = model.writes == "classes"
+        self.baseline = self.metric.learn(task.train, model.config)
+        self.score = trivial_score(self.baseline, task.validation, metric=metric)
+
+    def figures(self) -> dict[str, float]:
+        """Return the score of the baseline by the names of metrics; empty without validation examples."""
+        return {} if self.score is None else {f"baseline_{name}": getattr(self.score, name) for name in JUDGED}
+
+    def baseline_text(self) -> str:
+        """Return how the baseline answers, and its score; empty without validation examples."""
+        if self.score is None:
+            return ""
+        if self.score.metric:
+            return f"baseline ({self.metric.describe(self.baseline)}) {self.score.metric_text()[0]}"
+        how = "most frequent class" if self.classes else self.baseline.loss_of
+        return f"baseline ({how}) {self.score.text(self.model)}"
+
+    def warning(self, score: ValidationScore) -> str:
+        """Return a warning if `score` is not better than that of the baseline, otherwise an empty text."""
+        if self.score is None or score.rank(classes=self.classes)[0] < self.score.rank(classes=self.classes)[0]:
+            return ""
+        return f"validation {score.text(self.model)} is not better than the {self.baseline_text()}"
+
+
+def trivial_score(
+    baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None
+) -> ValidationScore | None:
+    """Return the score of the baseline on the targets of `examples`; None without targets."""
+    targets = [tuple(index for index in target_classes(row) if index != NO_CLASS) for row in examples]
+    if not (ids := [*chain.from_iterable(targets)]):
+        return None
+    wrong = sum(index != baseline.most_frequent for index in ids)
+    return ValidationScore(
+        cross_entropy=baseline.loss(targets),
+        error=wrong / len(ids),
+        mean_steps=0.0,
+        metric={} if metric is None else metric.trivial(baseline),
+    )

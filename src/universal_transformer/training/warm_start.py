@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL, entry_of
 from universal_transformer.models.model import Model
@@ -45,22 +45,17 @@ def warm_start_of(run: Path) -> WarmStart:
     return WarmStart(run=str(run.resolve()), weights=entry_of(data).sha256)
 
 
+@torch.no_grad()
 def starting_weights(model: Model, codec: Codec[Any, Any], config: RunConfig) -> list[str]:
-    """Copy what a run starts from into `model`; return lines that say what it was, none of a run that starts anew."""
+    """Copy what a run starts from into `model`; return lines that say what was taken over, none of a run that is new.
+
+    Raises UserError if nothing fits, or if the weights are no longer those that the configuration records. A second
+    stage takes all but the halting unit: UserError for data or a model that are not those of the run.
+    """
     if config.warm_start is None:
         return []
-    take = copy_all if config.training.stage == "halting" else copy_matching
-    return take(model, codec, config.warm_start)
-
-
-@torch.no_grad()
-def copy_matching(model: Model, codec: Codec[Any, Any], start: WarmStart) -> list[str]:
-    """Copy what fits into `model`; return lines that say what was taken over and what was not.
-
-    Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
-    """
-    run = Path(start.run)
-    found, trained = _trained(start)
+    place = show_path(config.warm_start.run)
+    found, trained = _trained(config.warm_start)
     wanted, ours, theirs = model.tensors(), codec.tokens_by_side, trained.tokens_by_side
     whole, lines, fresh = [], [], []
     for name, tensor in wanted.items():
@@ -75,44 +70,30 @@ def copy_matching(model: Model, codec: Codec[Any, Any], start: WarmStart) -> lis
             whole.append(name)
         else:
             fresh.append(name)
-    if not any(wanted[name].dim() > 1 for name in whole):  # a few biases are no start
-        raise UserError(
-            f"--from {show_path(run)}: nothing to start from: no matrix has a name and a shape of this model"
-        )
-    lines.insert(0, f"from {show_path(run)}: {len(whole)} of {len(wanted)} tensors taken over whole")
     unused = [name for name in found if name not in wanted]
+    staged = config.training.stage == "halting"
+    unlike = [name for name in sorted({*fresh, *unused}) if "halting" not in name.split(".")]
+    tokens = f"the data have other tokens or classes than those that {place} was trained on"
+    refuse(
+        (staged and dict(ours) != dict(theirs), f"--stage halting: {tokens}"),
+        (staged and unlike, f"--stage halting: tensors that are not those of {place}: {listed(unlike)}"),
+        (
+            not any(wanted[name].dim() > 1 for name in whole),  # a few biases are no start
+            f"--from {place}: nothing to start from: no matrix has a name and a shape of this model",
+        ),
+    )
+    if staged:
+        return [f"from {place}: all weights but those of the halting unit, which alone are trained"]
+    lines.insert(0, f"from {place}: {len(whole)} of {len(wanted)} tensors taken over whole")
     lines += [f"not taken over, initialised: {listed(fresh)}"] * bool(fresh)
     return lines + [f"not used of that run: {listed(unused)}"] * bool(unused)
-
-
-@torch.no_grad()
-def copy_all(model: Model, codec: Codec[Any, Any], start: WarmStart) -> list[str]:
-    """Copy all weights but those of halting units into `model`, which is that of the run otherwise; return a line.
-
-    Raises UserError for data that are no longer those of the run: other tokens, or more or fewer of them.
-    """
-    run = Path(start.run)
-    found, trained = _trained(start)
-    kept = {name: tensor for name, tensor in model.tensors().items() if "halting" not in name.split(".")}
-    if dict(trained.tokens_by_side) != dict(codec.tokens_by_side):
-        raise UserError(
-            f"--stage halting: the data have other tokens or classes than those that {show_path(run)} was trained on"
-        )
-    theirs = {name: tensor.shape for name, tensor in found.items() if "halting" not in name.split(".")}
-    different = theirs.items() ^ {(name, tensor.shape) for name, tensor in kept.items()}
-    if different:
-        names = listed(sorted({name for name, _ in different}))
-        raise UserError(f"--stage halting: tensors that are not those of {show_path(run)}: {names}")
-    for name, tensor in kept.items():
-        tensor.copy_(found[name])
-    return [f"from {show_path(run)}: all weights but those of the halting unit, which alone are trained"]
 
 
 def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec[Any, Any]]:
     """Return the tensors and the codec of a trained run; UserError if it was trained further."""
     run = Path(start.run)
-    if warm_start_of(run).weights != start.weights:
-        raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
+    changed = warm_start_of(run).weights != start.weights
+    refuse((changed, f"--from {show_path(run)}: its weights have changed since this run was begun"))
     with torch.random.fork_rng(devices=[]):  # building it draws initial weights
         earlier = load_pretrained(run / MODEL)
     return earlier.tensors(), Codec.load(run / MODEL)
