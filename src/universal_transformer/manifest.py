@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import refuse
 from universal_transformer.files import encode_json, read_json, show, show_path
 from universal_transformer.typed import NumberOf, check_names, typed
 
 MANIFEST = "manifest.json"
+CHANGED = f"its SHA-256 is not the one in {MANIFEST}"
 FORMAT = 1
 MODEL = "model"
 """Folder of the model, with a manifest, in the folder of a run."""
@@ -47,25 +48,25 @@ def read_manifest(folder: Path) -> dict[str, FileEntry]:
     path = folder / MANIFEST
     fields, where = read_json(path), show_path(path)
     check_names(fields, expected={"format", "files"}, where=where)
-    if typed(fields["format"], int, where=where, field="format") != FORMAT:
-        raise UserError(f"{where}: format {show(fields['format'])}, this version reads {FORMAT}")
+    other = typed(fields["format"], int, where=where, field="format") != FORMAT
+    refuse((other, f"{where}: format {show(fields['format'])}, this version reads {FORMAT}"))
     entries: dict[str, FileEntry] = typed(fields["files"], dict[str, FileEntry], where=where, field="files")
     for name, entry in entries.items():
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise UserError(f"{where}: {show(name)} is no file name")
-        file = folder / name
-        if not file.is_file():
-            raise UserError(f"{show_path(file)}: no such file, but {MANIFEST} lists it")
-        if (size := file.stat().st_size) != entry.bytes:
-            raise UserError(f"{show_path(file)}: {size:,} bytes, but {MANIFEST} lists {entry.bytes:,}")
+        elsewhere = name in ("", ".", "..") or "/" in name or "\0" in name
+        refuse((elsewhere, f"{where}: {show(name)} is no file name"))
+        size = (folder / name).stat().st_size if (folder / name).is_file() else None
+        refuse(
+            (size is None, f"no such file, but {MANIFEST} lists it"),
+            (size != entry.bytes, f"{size or 0:,} bytes, but {MANIFEST} lists {entry.bytes:,}"),
+            at=show_path(folder / name),
+        )
     return entries
 
 
 def read_listed(file: Path, entry: FileEntry) -> bytes:
     """Return the content of a file; UserError if its SHA-256 is not the one of its entry."""
     data = file.read_bytes()
-    if entry_of(data) != entry:
-        raise UserError(f"{show_path(file)}: its SHA-256 is not the one in {MANIFEST}")
+    refuse((entry_of(data) != entry, f"{show_path(file)}: {CHANGED}"))
     return data
 
 
@@ -74,5 +75,4 @@ def check_content(folder: Path) -> None:
     for name, entry in read_manifest(folder).items():
         with (folder / name).open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != entry.sha256:
-            raise UserError(f"{show_path(folder / name)}: its SHA-256 is not the one in {MANIFEST}")
+        refuse((found != entry.sha256, f"{show_path(folder / name)}: {CHANGED}"))

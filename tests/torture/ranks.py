@@ -53,7 +53,7 @@ def samples(folder: Path, updates: int) -> None:
     with (folder / f"samples-{RANK}").open("a") as file:
 
         def noted(run: TrainingRun) -> None:
-            parts, _ = run.batches.current()
+            parts = run.batches.parts
             own = [index for part in parts if part.weight for index in part.batch.indices.tolist()]
             file.write(json.dumps({"update": run.state.update + 1, "batch": run.batches.index, "samples": own}) + "\n")
             update(run)

@@ -147,7 +147,7 @@ def test_each_example_is_seen_once_an_epoch_by_one_process(count, passes):
             passes=passes, processes=Processes(rank=rank, size=count),
         )  # fmt: skip
         while batches.epoch == 0:
-            parts, targets = batches.current()
+            parts, targets = batches.parts, batches.targets
             own = [part.batch.indices.tolist() for part in parts if part.weight]
             assert len(parts) == passes
             assert targets == sum(len(examples[index].target) for rows in own for index in rows)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import printable
@@ -19,6 +19,7 @@ LONGEST_ERROR = 500
 """Characters of a line of an error."""
 
 
+@runtime_checkable
 class Result(Protocol):
     """What a command found."""
 

@@ -12,7 +12,7 @@ from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.decoding.generation import GenerationBatch, evaluating, start_generation
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
-from universal_transformer.errors import UserError
+from universal_transformer.errors import refuse
 from universal_transformer.models.call import Generated, score_divisor
 from universal_transformer.models.model import Model
 
@@ -84,10 +84,11 @@ def beam_search(
     Raises UserError for what ``generate`` refuses, and for ``num_results`` outside ``[1, beams]``.
     """
     beams = options.num_beams
-    if not 1 <= num_results <= beams:
-        raise UserError(f"num_results={num_results}: 1 to beams={beams}")
-    if options.sampling.temperature > 0:
-        raise UserError(f"temperature={options.sampling.temperature:g}: a beam search draws no tokens; leave it out")
+    temperature = options.sampling.temperature
+    refuse(
+        (not 1 <= num_results <= beams, f"num_results={num_results}: 1 to beams={beams}"),
+        (temperature > 0, f"temperature={temperature:g}: a beam search draws no tokens; leave it out"),
+    )
     with evaluating(model):
         batch = start_generation(model, source, options)
         best = [

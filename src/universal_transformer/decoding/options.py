@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import show
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, DepthOptions, Sampling
 from universal_transformer.models.model import Model
@@ -84,22 +84,20 @@ class DecodingOptions:
         """UserError for a depth that the model has not or that changes nothing, and for a search that it cannot do."""
         config, generation = model.config, model.config.generation
         self.depth.check(config)
-        if model.writes == "frames" and not self.is_greedy:
-            raise UserError(
-                f"beams={self.num_beams}, temperature={self.sampling.temperature:g}: this model writes frames, which "
-                "are not searched or sampled; leave them out"
-            )
-        if self.max_new_tokens is None:
-            return
-        if model.writes == "classes":
-            raise UserError(
-                f"max_new_tokens={self.max_new_tokens}: a {config.architecture} writes no text; leave it out"
-            )
-        if generation.fixed_length:
-            raise UserError(
-                f"max_new_tokens={self.max_new_tokens}: every answer of this model has {generation.max_new_tokens} "
-                "tokens; leave it out"
-            )
+        limited, given = self.max_new_tokens is not None, f"max_new_tokens={self.max_new_tokens}"
+        search = f"beams={self.num_beams}, temperature={self.sampling.temperature:g}"
+        fixed = f"every answer of this model has {generation.max_new_tokens} tokens"
+        refuse(
+            (
+                model.writes == "frames" and not self.is_greedy,
+                f"{search}: this model writes frames, which are not searched or sampled; leave them out",
+            ),
+            (
+                limited and model.writes == "classes",
+                f"{given}: a {config.architecture} writes no text; leave it out",
+            ),
+            (limited and generation.fixed_length, f"{given}: {fixed}; leave it out"),
+        )
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""

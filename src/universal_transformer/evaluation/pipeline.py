@@ -11,7 +11,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import GREEDY
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.evaluation.calibration import calibrated, written_freely
 from universal_transformer.evaluation.prediction import predict, with_words
 from universal_transformer.files import show
@@ -96,12 +96,11 @@ class Pipeline:
         several = self.codec.source.several_lines
         # as in a file: only a line feed ends a line, with one carriage return before it
         lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
-        if not several and len(lines) > 1:
-            raise UserError(f"text {number}: {show(line)} has a line break; expected one line, or a list of texts")
-        found = list(self.codec.read(enumerate(lines, start=1), name=f"text {number}"))
-        if len(found) != 1:
-            what = "questions" if several else "inputs"
-            raise UserError(f"text {number}: found {len(found)} {what} in {show(line)}; expected one")
+        place, what = f"text {number}", "questions" if several else "inputs"
+        broken = not several and len(lines) > 1
+        refuse((broken, f"{place}: {show(line)} has a line break; expected one line, or a list of texts"))
+        found = list(self.codec.read(enumerate(lines, start=1), name=place))
+        refuse((len(found) != 1, f"{place}: found {len(found)} {what} in {show(line)}; expected one"))
         return found[0]
 
 
@@ -131,8 +130,11 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
 def _line(text: object, number: int) -> str:
     """Return a text, or the columns of one, as a line of a file has them."""
     columns = text if isinstance(text, tuple) else (text,)
-    if not columns or not all(isinstance(column, str) for column in columns):
-        raise UserError(f"text {number}: found {show(text)}; expected text, or a tuple of texts for columns")
-    if isinstance(text, tuple) and any("\t" in column for column in columns):
-        raise UserError(f"text {number}: a tab in {show(text)}; it separates columns")
-    return "\t".join(map(str, columns))
+    texts = [column for column in columns if isinstance(column, str)]
+    tab = isinstance(text, tuple) and any("\t" in column for column in texts)
+    refuse(
+        (not texts or len(texts) < len(columns), f"found {show(text)}; expected text, or a tuple of texts for columns"),
+        (tab, f"a tab in {show(text)}; it separates columns"),
+        at=f"text {number}",
+    )
+    return "\t".join(texts)

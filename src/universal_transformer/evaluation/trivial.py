@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from universal_transformer.data.example import Example, spread
-from universal_transformer.errors import UserError
+from universal_transformer.errors import refuse
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model_config import BaseConfig
@@ -60,10 +60,12 @@ class TrivialBaseline:
         """Undo `save`; UserError for another file than that of a model with this configuration."""
         baseline: Baseline = typed(read_json(path), cls, where=show_path(path))
         size = num_target_ids(config)
-        if len(baseline.counts) != size:
-            raise UserError(f"{show_path(path)}: counts: found {len(baseline.counts)} of them; this model has {size}")
-        if wrong := [index for index in baseline.target if index >= size]:
-            raise UserError(f"{show_path(path)}: target: found id {wrong[0]}; this model has {size}")
+        greatest = max(baseline.target, default=0)
+        refuse(
+            (len(baseline.counts) != size, f"counts: found {len(baseline.counts)} of them; this model has {size}"),
+            (greatest >= size, f"target: found id {greatest}; this model has {size}"),
+            at=show_path(path),
+        )
         return baseline
 
     @cached_property

@@ -6,9 +6,9 @@ process takes every n-th row of each part of a batch. The loss of a part is divi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from itertools import chain, count, islice
 
 import torch
 
@@ -24,7 +24,6 @@ from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.training.processes import ALONE, Processes
-from universal_transformer.typed import Range, typed
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,11 @@ class Part:
 
 
 class TrainingBatches:
-    """The training batches from `start`, an epoch and a batch of it, on; the order is a function of (seed, epoch)."""
+    """The training batches from `start`, an epoch and a batch of it, on; the order is a function of (seed, epoch).
+
+    `epoch`, `index` and `rows`, the number of examples, are those of the current batch of all processes; `parts`, and
+    the number of their `targets`, are those of this process.
+    """
 
     def __init__(
         self,
@@ -55,60 +58,26 @@ class TrainingBatches:
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
         self._sampler = _sampler(examples, batch_tokens=batch_tokens, seed=seed)
-        self._begin(epoch)
-        while index >= self._end and self._next_window():
-            pass
-        typed(index, Annotated[int, Range(0, self._end - 1)], where=f"epoch {epoch}", field="batch")
-        self.index = index
-        self._made: tuple[list[Part], int] | None = None
+        self._order = islice(self._from_epoch(epoch), index, None)
+        self.advance()
 
-    def _begin(self, epoch: int) -> None:
-        """Move to the first batch of an epoch."""
-        self.epoch, self.index = epoch, 0
-        self._windows = self._sampler.windows(epoch)
-        self._window, self._first = next(self._windows), 0
+    def _from_epoch(self, epoch: int) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield the epoch, the number and the examples of each batch; windows are made when they are used."""
+        for later in count(epoch):
+            for index, indices in enumerate(chain.from_iterable(self._sampler.windows(later))):
+                yield later, index, indices
 
-    def _next_window(self) -> bool:
-        """Take the next batches of the epoch; return whether there are any."""
-        window = next(self._windows, None)
-        if window is not None:
-            self._window, self._first = window, self._end
-        return window is not None
-
-    @property
-    def _end(self) -> int:
-        """Number of the first batch after the window."""
-        return self._first + len(self._window)
-
-    @property
-    def _indices(self) -> list[int]:
-        return self._window[self.index - self._first]
-
-    @property
-    def rows(self) -> int:
-        """Number of examples of the current batch, in all processes."""
-        return len(self._indices)
-
-    def current(self) -> tuple[list[Part], int]:
-        """Return the parts of the current batch of this process, one a pass, and the number of their targets."""
-        if self._made is None:
-            indices, size = self._indices, self._processes.size
-            own = [indices[part * size + self._processes.rank :: self._passes * size] for part in range(self._passes)]
-            parts = [(self._collate(rows or indices[:1]), float(bool(rows))) for rows in own]
-            targets = sum(batch.num_tokens for batch, weight in parts if weight)
-            self._made = [Part(batch.to(self._device), weight) for batch, weight in parts], targets
-        return self._made
+    def advance(self) -> None:
+        """Move to the next batch: build its parts of this process, one a pass, and count their targets."""
+        self.epoch, self.index, indices = next(self._order)
+        self.rows, size = len(indices), self._processes.size
+        own = [indices[part * size + self._processes.rank :: self._passes * size] for part in range(self._passes)]
+        parts = [(self._collate(rows or indices[:1]), float(bool(rows))) for rows in own]
+        self.targets = sum(batch.num_tokens for batch, weight in parts if weight)
+        self.parts = [Part(batch.to(self._device), weight) for batch, weight in parts]
 
     def _collate(self, indices: list[int]) -> Batch:
         return collate([self._examples[index] for index in indices], indices=indices)
-
-    def advance(self) -> None:
-        """Move to the next batch, and build it."""
-        self.index += 1
-        if self.index == self._end and not self._next_window():
-            self._begin(self.epoch + 1)
-        self._made = None
-        self.current()
 
 
 def _sampler(examples: Sequence[Example], *, batch_tokens: int, seed: int) -> BucketSampler | WindowSampler:

@@ -49,31 +49,21 @@ class Replica(nn.Module):
 
 
 def connected(model: Model, *, parallel: str, device: torch.device, processes: Processes) -> nn.Module | None:
-    """Divide the model over processes, or make it a replica; return the module to call, None in a single process."""
+    """Return the module to call, whose backward pass takes the mean of gradients; None in a single process.
+
+    With "shards" the weights of `model` are divided over the processes: its parameters are other ones afterwards, so
+    that an optimizer is built after this call.
+    """
     if processes.size == 1:
         return None
+    call: nn.Module = Replica(model)
     if parallel == "shards":
-        return sharded(model, device=device, size=processes.size)
+        fully_shard(call, mesh=init_device_mesh(device.type, (processes.size,)), reshard_after_forward=False)
+        return call
     if parallel == "positions":
         make_context_parallel(model)
-    return replicated(model, device=device)
-
-
-def replicated(model: Model, *, device: torch.device) -> nn.Module:
-    """Return the module to call, whose backward pass takes the mean of the gradients over processes."""
     devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(Replica(model), device_ids=devices, forward_sync_buffers=False)
-
-
-def sharded(model: Model, *, device: torch.device, size: int) -> nn.Module:
-    """Return the module to call, after the weights of `model` have been divided over the processes.
-
-    The parameters of `model` are other ones afterwards: an optimizer is built after this call.
-    """
-    mesh = init_device_mesh(device.type, (size,))
-    call: nn.Module = Replica(model)
-    fully_shard(call, mesh=mesh, reshard_after_forward=False)
-    return call
+    return DistributedDataParallel(call, device_ids=devices, forward_sync_buffers=False)
 
 
 def exchanging(call: nn.Module, *, gradients: bool) -> AbstractContextManager[object]:

@@ -179,7 +179,7 @@ class TrainingRun:
         began = time.perf_counter()
         state, training, model = self.state, self.training, self.model
         update, self.seconds_at_update = state.update + 1, self.clock.seconds
-        parts, own_targets = self.batches.current()
+        parts, own_targets = self.batches.parts, self.batches.targets
         num_examples, num_targets = self.batches.rows, int(self.divided.sum(torch.tensor(own_targets)))
         model.train(training.stage == "all")  # weights that stay as they are see no dropout
         if self.call is None and len(parts) == 1:

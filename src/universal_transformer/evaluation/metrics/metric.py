@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.errors import UserError
+from universal_transformer.errors import refuse
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.model import Model
@@ -76,22 +76,22 @@ class Metric(ABC):
     def check(self, model: Model, options: DecodingOptions) -> None:
         """UserError for a model or options that do not fit."""
         name, metric, config = self.task.name, self.task.metric, model.config
-        if config.architecture != self.architecture:
-            raise UserError(
-                f'task {name} is scored by {metric}, which needs architecture "{self.architecture}"; this model has '
-                f'"{config.architecture}"'
-            )
-        if model.writes != self.writes:
-            raise UserError(f"task {name} is scored by {metric}; this model writes {model.writes}")
+        scored, temperature = f"task {name} is scored by {metric}", options.sampling.temperature
+        needed = f'needs architecture "{self.architecture}"; this model has "{config.architecture}"'
+        refuse(
+            (config.architecture != self.architecture, f"{scored}, which {needed}"),
+            (model.writes != self.writes, f"{scored}; this model writes {model.writes}"),
+        )
         self.check_packages()
         beams = options.num_beams if options.num_beams > 1 else None
-        for field, value in (("beams", beams), ("max_new_tokens", options.max_new_tokens)):
-            if value is not None and not self.free_running:
-                raise UserError(f"{field}={value}: task {name} is scored without writing text; leave it out")
-        if options.sampling.temperature > 0:
-            raise UserError(
-                f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"
-            )
+        unwritten, greedy = f"task {name} is scored without writing text", "scores are those of greedy or beam search"
+        refuse(
+            *(
+                (value is not None and not self.free_running, f"{field}={value}: {unwritten}; leave it out")
+                for field, value in (("beams", beams), ("max_new_tokens", options.max_new_tokens))
+            ),
+            (temperature > 0, f"temperature={temperature:g}: {greedy}; leave it out"),
+        )
         options.check(model)
 
     @abstractmethod
