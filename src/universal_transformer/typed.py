@@ -119,21 +119,18 @@ def check(value: Any, *, where: str = "", field: str = "") -> None:
         typed(getattr(value, name), hint, where=where, field=inside + name)
 
 
-def check_names(
-    value: Any, *, expected: Set[str], optional: Set[str] = frozenset(), where: str, field: str = ""
-) -> None:
-    """UserError unless `value` is an object of the `expected` fields and of no others but `optional` ones."""
-    known = expected | optional
+def check_names(value: Any, *, expected: Set[str], where: str, field: str = "") -> None:
+    """UserError unless `value` is an object of the `expected` fields and of no others."""
     place = _place(where, field)
     if not isinstance(value, dict):
         raise UserError(f"{place}: expected an object, found {show(value)}")
-    for problem, names in (("unknown", value.keys() - known), ("missing", expected - value.keys())):
+    for problem, names in (("unknown", value.keys() - expected), ("missing", expected - value.keys())):
         if names:
             # dozens of names would hide what is wrong
-            few = len(known) <= FEW
-            hint = f"fields: {listed(sorted(known))}" if few else "written by another version?"
+            few = len(expected) <= FEW
+            hint = f"fields: {listed(sorted(expected))}" if few else "written by another version?"
             found = listed(name if name.isidentifier() else show(name) for name in sorted(names))
-            guess = suggestion(min(names), known) if problem == "unknown" else ""
+            guess = suggestion(min(names), expected) if problem == "unknown" else ""
             raise UserError(f"{place}: {problem}: {found}{guess}; {hint}")
 
 

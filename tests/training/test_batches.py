@@ -10,6 +10,7 @@ import torch
 from configs import config_of
 from universal_transformer.data import sampler
 from universal_transformer.data.example import Example, sizes
+from universal_transformer.errors import UserError
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.resume import data_digest
 from universal_transformer.runs.trainer import train

@@ -76,7 +76,7 @@ def objective(
     label_smoothing: float,
     ponder_weight: float,
     max_steps: int | None = None,
-    step_loss: StepLoss | Literal["stop"] = "last",
+    step_loss: StepLoss | Literal["stop", "expected"] = "last",
 ) -> Loss:
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
@@ -84,13 +84,14 @@ def objective(
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
     everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
     its expectation over the last step, and ``N + R`` a divergence (`rules/ponder.py`). `step_loss`: `deep_supervision`;
-    with "stop" (the stage "halting") L is `stop_loss`, of a call in which nothing halts.
+    with "stop" (the stage "halting") L is `stop_loss`, and with "expected" CE is the expectation in evaluation too. In
+    the calls of both nothing halts.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
     add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
     `frame_loss`.
     """
     depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
-    if step_loss == "stop":
+    if step_loss in ("stop", "expected"):
         depth["halting_threshold"] = NEVER
     expected, target = model.training and model.config.expects_loss, batch.target
     if step_loss != "last" or expected:
@@ -124,7 +125,7 @@ def objective(
             least = model.config.min_steps_of(decoder=output.decoder is not None)
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
             trained = trained * (real.sum().clamp(min=1) / count)
-        elif expected:
+        elif step_loss == "expected" or expected:
             trained = expected_loss(each, read) / count + ponder_weight * ponder
         elif step_loss != "last":
             supervised = deep_supervision(each, read, weights=step_loss) / count

@@ -21,14 +21,11 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.scores import ScoreSums, total
 from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
 from universal_transformer.models.model import Model
-from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.context import Kept
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.display import Value, steps_text
-from universal_transformer.training.objective import NEVER, Precision, inputs_of, objective
+from universal_transformer.training.objective import Precision, objective
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.step_losses import cross_entropies, expected_loss
 
 SIDES: tuple[Side, ...] = get_args(Side)
 
@@ -173,14 +170,9 @@ class Validation:
         with self._evaluating(model), self._precision():
             for indices in self._batches:
                 batch = self._batch(indices)
-                output = model(*inputs_of(batch, model=model), halting_threshold=NEVER, keep=Kept(states=True))
-                read = output.decoder or output.encoder
-                assert isinstance(output, ModelOutput), "frames have no such loss"
-                assert output.step_logits is not None, "states are kept"
-                assert read is not None, "a model that halts has a recurrence"
-                each = cross_entropies(output.step_logits, batch.target, ignored=batch.ignored)
-                total += float(expected_loss(each, read))
-                count += int((batch.target != batch.ignored).sum())
+                loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, step_loss="expected")
+                total += float(loss.total * loss.num_targets)
+                count += int(loss.num_targets)
         return total / max(1, count)
 
     @contextmanager
