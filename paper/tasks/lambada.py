@@ -42,10 +42,10 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.large_text import blocks
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
+from universal_transformer.tasks.text import blocks
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
 
 SETS = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.text_table import TextTable, read_parallel
+from universal_transformer.data.text_table import TextTable, collect, parallel_rows
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -79,8 +78,8 @@ class TranslationData:
         )
 
     def _read(self, part: str) -> TextTable:
-        table = read_parallel(self._file(f"{part}.en"), self._file(f"{part}.de"))
-        return dataclasses.replace(table, name=f"{self.corpus} {part}")
+        rows = parallel_rows(self._file(f"{part}.en"), self._file(f"{part}.de"))
+        return collect(f"{self.corpus} {part}", rows, columns=("source", "target"))
 
     def _file(self, name: str) -> Path:
         """Return the file, packed or not; UserError with where it was looked for and how to get it."""

@@ -307,8 +307,8 @@ def test_two_texts_with_one_label(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tb\tx\nc\ty\n", "own.tsv:2: 1 text in this row; the first row, line 1, has 2"),
-        ("c\ty\na\tb\tx\n", "own.tsv:2: 2 texts in this row; the first row, line 1, has 1"),
+        ("a\tb\tx\nc\ty\n", "own.tsv:2: 1 text before the label; the first row of the training file has 2"),
+        ("c\ty\na\tb\tx\n", "own.tsv:2: 2 texts before the label; the first row of the training file has 1"),
         ("a\tb\tc\tx\n", "own.tsv:1: found 4 columns in"),
     ],
 )

@@ -65,22 +65,12 @@ def test_moving_a_batch_keeps_it():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        (Example((1,), (2,)), Example(((1,),), (2,)), "tokens or sources of facts"),
-        (Example((1,), (2,)), Example((1,), 2), "ids or classes"),
-    ],
+    ("examples", "indices"),
+    [([], []), ([Example((1,), 2)], [0, 1]), ([Example((1,), 2), Example((1,), 2, padding_id=5)], [0, 1])],
 )
-def test_kinds_do_not_mix(first, second, message):
-    with pytest.raises(ValueError, match=message):
-        collate([first, second], indices=[0, 1])
-
-
-def test_no_examples_and_wrong_indices_are_refused():
-    with pytest.raises(ValueError, match="at least one example"):
-        collate([], indices=[])
-    with pytest.raises(ValueError, match="1 examples, but 2 indices"):
-        collate([Example((1,), 2)], indices=[0, 1])
+def test_no_examples_wrong_indices_and_two_ids_of_padding_are_refused(examples, indices):
+    with pytest.raises(AssertionError):
+        collate(examples, indices=indices)
 
 
 def test_size_is_the_longer_of_source_and_target_and_a_class_takes_one():

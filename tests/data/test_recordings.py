@@ -36,15 +36,15 @@ def few(monkeypatch, tmp_path):
     return tmp_path / "fsdd"
 
 
-def all_of(root):
+def all_of():
     """The frames of all recordings, as bytes."""
-    found = RecordedFrames(root)
+    found = RecordedFrames()
     return [found[one].tobytes() for one in FEW]
 
 
 def archive(few, *, left_out=(), content=None):
     """Move the recordings into an archive."""
-    with tarfile.open(few / recordings.ARCHIVE, "w:xz") as tar:
+    with tarfile.open(few / "recordings.tar.xz", "w:xz") as tar:
         for one in FEW:
             if one.path not in left_out:
                 found = (few / one.path).read_bytes() if content is None else content
@@ -63,9 +63,9 @@ def test_the_official_split_has_300_test_recordings_and_every_recording_one_part
 
 
 def test_an_archive_gives_the_same_recordings_as_the_folder(few):
-    before = all_of(few)
+    before = all_of()
     archive(few)
-    assert all_of(few) == before
+    assert all_of() == before
     assert len(set(before)) == len(FEW)
 
 
@@ -77,14 +77,14 @@ def test_an_archive_gives_the_same_recordings_as_the_folder(few):
         (lambda few: archive(few, left_out=[FEW[3].path]), "ut data fetch fsdd"),
         (lambda few: archive(few, content=bytes(2**20 + 1)), "not a whole WAV"),
         (lambda few: archive(few, content=b"none"), f"{FEW[0].path}: not a whole WAV"),
-        (lambda few: (archive(few), (few / recordings.ARCHIVE).write_bytes(b"none")), "not the archive expected"),
+        (lambda few: (archive(few), (few / "recordings.tar.xz").write_bytes(b"none")), "not the archive expected"),
     ],
     ids=["missing", "damaged", "missing in archive", "large in archive", "damaged in archive", "no archive"],
 )
 def test_a_bad_data_set_gives_one_line(few, harm, message):
     harm(few)
     with pytest.raises(UserError, match=message) as caught:
-        all_of(few)
+        all_of()
     assert str(caught.value).isprintable()
 
 

@@ -7,7 +7,7 @@ from threading import Event
 import numpy as np
 import pytest
 
-from universal_transformer.data.token_store import MemoryWriter, open_or_make, open_store, smallest_kind
+from universal_transformer.data.token_store import StoreWriter, open_or_make, open_store, smallest_kind
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 
@@ -113,10 +113,10 @@ def test_a_store_in_memory_has_the_same_arrays(tmp_path):
         for first in (0, 5):
             writer.append("tokens", np.arange(first, first + 5), kind="uint8")
 
-    of_ten(memory := MemoryWriter())
+    of_ten(memory := StoreWriter())
     disk = open_or_make(tmp_path / "a", of_ten)
-    assert memory.store().arrays["tokens"].tolist() == disk.arrays["tokens"].tolist() == list(range(10))
-    assert memory.store().arrays["tokens"].dtype == disk.arrays["tokens"].dtype
+    assert memory.in_memory().arrays["tokens"].tolist() == disk.arrays["tokens"].tolist() == list(range(10))
+    assert memory.in_memory().arrays["tokens"].dtype == disk.arrays["tokens"].dtype
 
 
 def test_nothing_is_left_of_a_store_that_is_not_whole(tmp_path):

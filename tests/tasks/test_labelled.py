@@ -78,10 +78,11 @@ def test_rows_without_a_group_have_one_of_their_own(tmp_path, name):
 def test_labels_that_cannot_be_learned(tmp_path):
     with pytest.raises(UserError, match=r"a\.tsv:2: .*one label only, 'x'"):
         LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("b", " x ")])).load()
+    valid = write(tmp_path / "valid.tsv")
     with pytest.raises(UserError, match=r"only, 'x'; .*a\.tsv: 2 of 3 lines left out: blank .*; expected at least two"):
-        LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("", "y"), ("b", "")])).load()
-    with pytest.raises(UserError, match="are the columns swapped"):
-        LabelledData(train=write(tmp_path / "a.tsv", [("x", str(n)) for n in range(10_001)])).load()
+        LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("", "y"), ("b", "")]), validation=valid).load()
+    with pytest.raises(UserError, match=r"10,001 different labels .* \(is this the column of the labels\?\)"):
+        LabelledData(train=write(tmp_path / "a.tsv", [("x", str(n)) for n in range(10_001)]), validation=valid).load()
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(BAD.iterdir())])

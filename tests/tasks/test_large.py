@@ -14,11 +14,10 @@ import pytest
 
 from universal_transformer.data import survey, token_store
 from universal_transformer.data.example import size
-from universal_transformer.data.text_table import TextRow
 from universal_transformer.data.tokenizer import KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.model_config import ModelConfig
-from universal_transformer.tasks import PairsData, TextData, large, large_pairs
+from universal_transformer.tasks import PairsData, TextData, large_pairs, stores
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import Saved, Task, with_absolute_files
 
@@ -86,30 +85,31 @@ def test_pairs_on_disk_have_the_ids_of_pairs_in_memory(tmp_path, kind, shared):
     assert disk.train.sizes(np.arange(len(disk.train))).tolist() == [size(one) for one in memory.train]
 
 
-def test_held_out_pairs_have_other_sources_than_those_to_train_on(tmp_path):
+@pytest.mark.parametrize("memory_mb", [0, 64])
+def test_held_out_pairs_have_other_sources_than_those_to_train_on(tmp_path, memory_mb):
     pairs = [*PAIRS, *((source, "again") for source, _ in PAIRS)]
     data = PairsData(train=write_pairs(tmp_path / "a.tsv", pairs), tokenizer="character", validation_fraction=0.25)
-    task = mapped(data)
+    task = dataclasses.replace(data, memory_mb=memory_mb).load()
     train, held = ({example.source for example in part} for part in (task.train, task.validation))
     assert not train & held
     assert len(train | held) == len(PAIRS)
-    assert 0.15 * len(pairs) < len(task.validation) < 0.35 * len(pairs)
+    assert len(task.validation) == 2 * round(0.25 * len(PAIRS))
     assert task.test == {"validation": task.validation}
-    assert len(task.held_out["validation"]) == len(task.validation)
-    other = mapped(dataclasses.replace(data, seed=1))
+    assert task.held_out == mapped(data).held_out
+    other = dataclasses.replace(data, memory_mb=memory_mb, seed=1).load()
     assert {example.source for example in other.validation} != held
+    write_pairs(tmp_path / "a.tsv", pairs[::-1])
+    assert {example.source for example in data.load().validation} == held
 
 
-def test_few_pairs_are_held_out_and_the_rows_left_out_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(large_pairs, "HELD_OUT_ROWS", 10)
-    pairs = [*PAIRS, *[PAIRS[0]] * 400]
-    path = write_pairs(tmp_path / "a.tsv", pairs)
-    row = TextRow(1, *PAIRS[0])
-    seed = next(seed for seed in range(1000) if large_pairs._HeldOut(share=10 / 800, seed=seed).chooses(row))
-    task = mapped(PairsData(train=path, tokenizer="character", validation_fraction=0.2, seed=seed))
-    (note,) = (note for note in task.notes if "more with the sources of these are left out" in note)
-    assert len(task.validation) == 20
-    assert int(note.split("; ")[1].split()[0]) == len(pairs) - len(task.train) - len(task.validation)
+@pytest.mark.parametrize(("name", "most"), [("HELD_OUT_ROWS", 10), ("HELD_OUT_CHARACTERS", 500)])
+def test_few_pairs_of_a_large_file_are_held_out(tmp_path, monkeypatch, name, most):
+    path = write_pairs(tmp_path / "a.tsv")
+    characters = sum(len(source) + len(target) + 1 for source, target in PAIRS)
+    share = most / len(PAIRS) if name == "HELD_OUT_ROWS" else most / characters
+    monkeypatch.setattr(large_pairs, name, most)
+    task = mapped(PairsData(train=path, tokenizer="character", validation_fraction=0.2))
+    assert len(task.validation) == round(share * len(PAIRS)) < 0.2 * len(PAIRS)
 
 
 def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir, monkeypatch):
@@ -222,7 +222,7 @@ def test_pairs_that_cannot_be_read(tmp_path, data_dir):
     for lines, message in (
         ([" "], "a.tsv:1: no row with both source and target"),
         (["a\tb", "c"], "a.tsv:2: found 1 column"),
-        (["a\tb"], "1 pairs to train on and 0 held out; expected both"),
+        (["a\tb"], "a.tsv:1: all rows have the same text, so none can be held out for validation"),
     ):
         with pytest.raises(UserError, match=message):
             mapped(PairsData(train=write(tmp_path / "a.tsv", lines), tokenizer="character"))
@@ -234,15 +234,9 @@ def test_pairs_that_cannot_be_read(tmp_path, data_dir):
 def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt")
     times = count()
-    monkeypatch.setattr(large, "signature", lambda *_, **__: next(times))
+    monkeypatch.setattr(stores, "signature", lambda *_, **__: next(times))
     with pytest.raises(UserError, match=r"a\.txt: it has changed while it was read"):
         mapped(TextData(train=path))
-
-
-def test_a_disk_without_space_for_the_tokens_is_refused_before_it_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(large.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-    with pytest.raises(UserError, match=r"0\.0 GB are free, and the tokens need about 0.0 GB; --data-dir or UT_DATA"):
-        mapped(TextData(train=write(tmp_path / "a.txt")))
 
 
 def test_a_folder_is_an_absolute_name_and_no_content_of_a_run(tmp_path, monkeypatch):

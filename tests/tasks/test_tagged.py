@@ -137,7 +137,7 @@ def test_sentences_are_held_out_whole_and_saved_with_the_codec(tmp_path):
         ("the\tD\ncat\t\n", {}, r"a:2: a token without a tag in 'cat\\t'; expected both in every line"),
         ("the D\n", {"tag_column": 4}, "a:1: found 2 columns in 'the D'; expected at least 4"),
         ("\n\n", {}, "a:2: no sentence; expected one token a line, with its tag"),
-        ("the D\ncat D\n", {}, "a:1: up to this last sentence one tag only, 'D'; expected at least two"),
+        ("the D\ncat D\n\nthe D\n", {}, "a:4: up to this last row one tag only, 'D'; expected at least two"),
     ],
 )
 def test_what_is_no_tagged_sentence_is_named(tmp_path, content, options, message):

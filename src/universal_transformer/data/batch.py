@@ -52,16 +52,13 @@ class Batch:
 def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
     """Put `examples` (numbered `indices` in their set) into one batch.
 
-    Ids are padded on the right with `Example.padding_id`, frames with NaN. Raises ValueError for no examples, and for
-    mixed kinds (tokens, facts and frames; ids and classes; other ids of padding).
+    Ids are padded on the right with `Example.padding_id`, frames with NaN. All examples are of one kind: tokens, facts
+    or frames, with ids or classes, and one id of padding.
     """
-    if not examples:
-        raise ValueError("a batch needs at least one example, found none")
-    if len(examples) != len(indices):
-        raise ValueError(f"{len(examples)} examples, but {len(indices)} indices")
+    assert examples, "a batch needs at least one example"
+    assert len(examples) == len(indices)
     padding_id = examples[0].padding_id
-    if any(example.padding_id != padding_id for example in examples):
-        raise ValueError(f"a batch has one id of padding, found {padding_id} and others")
+    assert all(example.padding_id == padding_id for example in examples), "a batch has one id of padding"
     return Batch(
         source=_pad_sources([example.source for example in examples], padding_id=padding_id),
         target=_pad_targets([example.target for example in examples], padding_id=padding_id),
@@ -71,35 +68,25 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
 
 
 def _pad_sources(sources: list, *, padding_id: int) -> Tensor | None:
-    if (frames := _pad_frames(sources, name="sources")) is not None:
-        return frames
-    facts = [bool(source) and isinstance(source[0], tuple) for source in sources]
-    if any(facts):
-        if not all(facts):
-            raise ValueError("a batch holds either sources of tokens or sources of facts, found both")
-        return _pad_facts(sources, padding_id=padding_id)
+    if isinstance(sources[0], np.ndarray):
+        return _pad_frames(sources)
     if not any(sources):
         return None
+    if any(source and isinstance(source[0], tuple) for source in sources):
+        return _pad_facts(sources, padding_id=padding_id)
     return _pad_rows(sources, padding_id=padding_id)
 
 
-def _pad_frames(sides: list, *, name: str) -> Tensor | None:
-    frames = [isinstance(side, np.ndarray) for side in sides]
-    if not any(frames):
-        return None
-    if not all(frames):
-        raise ValueError(f"a batch holds either {name} of frames or of ids, found both")
-    return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
-
-
 def _pad_targets(targets: list, *, padding_id: int) -> Tensor:
-    if (frames := _pad_frames(targets, name="targets")) is not None:
-        return frames
-    if all(isinstance(target, int) for target in targets):
+    if isinstance(targets[0], np.ndarray):
+        return _pad_frames(targets)
+    if isinstance(targets[0], int):
         return torch.tensor(targets, dtype=torch.int64)
-    if any(isinstance(target, int) for target in targets):
-        raise ValueError("a batch holds either targets of ids or classes, found both")
     return _pad_rows(targets, padding_id=padding_id)
+
+
+def _pad_frames(sides: list) -> Tensor:
+    return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
 
 
 def _pad_rows(rows: list[tuple[int, ...]], *, padding_id: int) -> Int[Tensor, "batch position"]:

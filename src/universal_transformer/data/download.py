@@ -10,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 from urllib.parse import urlsplit
 
-from universal_transformer.data.archive import read_members
-from universal_transformer.data.sources import DATASETS, Dataset, File
+from universal_transformer.data.archive import members, read_members
+from universal_transformer.data.sources import DATASETS, File
 from universal_transformer.errors import UserError
-from universal_transformer.files import set_usual_mode, show, show_path, write_bytes, write_text
+from universal_transformer.files import read_bytes, read_lines, set_usual_mode, show, show_path, write_bytes, write_text
 
 FIRST_SEEN = "first-seen.sha256"
 TIMEOUT = 60  # seconds without an answer
@@ -61,45 +62,95 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
 
     Raises `UserError` that names the missing file, the data folder, and how to get the file.
     """
-    dataset, root = _locate(name, folder)
-    packed = () if dataset.packed is None else (dataset.packed,)
-    wanted = [root / file] if file else [root / known.path for known in (*dataset.files, *packed)]
+    local = LocalDataset(name, folder)
+    wanted = [local.root / file] if file else [local.root / path for path in local.paths]
     if not any(path.is_file() for path in wanted):
         raise UserError(
             f"{show_path(wanted[0])}: no such file in the data folder {show_path(data_folder(folder))}; get it with "
             f"`ut data fetch {name}`, or name the folder that has it with --data-dir or UT_DATA"
         )
-    return wanted[0] if file else root
+    return wanted[0] if file else local.root
 
 
-def folder_of(name: str, folder: str | Path | None = None) -> Path:
-    """Return the folder in which a data set lies, or else that into which `fetch` would put it."""
-    return _locate(name, folder)[1]
+class LocalDataset:
+    """The files of a data set: below the data folder, or in the archive that lies in their place."""
+
+    def __init__(self, name: str, folder: str | Path | None = None) -> None:
+        if name not in DATASETS:
+            raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
+        self.name, self.folder, self.dataset = name, folder, DATASETS[name]
+        packed = [self.dataset.packed.path] if self.dataset.packed else []
+        self.paths = [*(file.path for file in self.dataset.files), *packed]
+        places = [data_folder(folder) / place for place in self.dataset.places]
+        here = (place for place in places if any((place / path).is_file() for path in self.paths))
+        self.root = next(here, places[0])
+        """The first of its places that has any of its files, or else the first place."""
+
+    def __getitem__(self, path: str) -> tuple[str, bytes]:
+        """Return the name of a file for messages, and its content; UserError, which says how to get it, if none."""
+        if not (self.root / path).is_file() and path in self._archived:
+            return self._archived[path]
+        file = find(self.name, self.folder, file=path)
+        return show_path(file), read_bytes(file, what="a file of a data set")
+
+    @cached_property
+    def _archived(self) -> Mapping[str, tuple[str, bytes]]:
+        """The files of the archive, if there is one."""
+        if (archive := self._archive) is None:
+            return {}
+        found = members(archive.path, {file.path for file in self.dataset.files}.__contains__)
+        return {path: (f"{show_path(archive.path)}: {path}", content) for path, content in found}
+
+    @cached_property
+    def _archive(self) -> FileState | None:
+        """The archive in the place of the files, if there is one."""
+        packed = self.dataset.packed
+        return self.state(packed) if packed and (self.root / packed.path).is_file() else None
+
+    def state(self, file: File) -> FileState:
+        """Return the state of a file; one that is missing has that of the archive in its place, if there is one."""
+        path, expected = self.root / file.path, self.expected(file)
+        state: State = "ok" if file.sha256 else "first seen"
+        if not path.is_file():
+            if self._archive:
+                return self._archive
+            state = "missing"
+        elif expected is None:
+            state = "unknown"
+        elif sha256(path) != expected:
+            state = "changed"
+        return FileState(path=path, state=state, url=file.url)
+
+    def expected(self, file: File) -> str | None:
+        """Return the SHA-256 of the registry, or of the first download."""
+        return file.sha256 or self._first_seen.get(file.path)
+
+    @cached_property
+    def _first_seen(self) -> dict[str, str]:
+        """Read the recorded hashes, a file in the format of ``sha256sum``."""
+        path, hashes = self.root / FIRST_SEEN, {}
+        for number, line in read_lines(path) if path.is_file() else ():
+            digest, _, name = line.partition("  ")
+            if len(digest) != 64 or not name:
+                raise UserError(
+                    f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file"
+                )
+            hashes[name] = digest
+        return hashes
+
+    def note_first(self, file: File, digest: str, report: Callable[[str], None]) -> None:
+        """Record the hash of a file if none was known."""
+        if not self.expected(file):
+            self._first_seen[file.path] = digest
+            lines = (f"{value}  {key}\n" for key, value in sorted(self._first_seen.items()))
+            write_text(self.root / FIRST_SEEN, "".join(lines))
+            report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
 
 
 def check(name: str, folder: str | Path | None = None) -> list[FileState]:
-    """Return the state of every file of a data set; it is complete if all are "ok" or "first seen".
-
-    A file that is missing has the state of the archive that lies in its place, if there is one.
-    """
-    dataset, root = _locate(name, folder)
-    recorded, packed = _recorded(root), _packed(dataset, root)
-    states = []
-    for file in dataset.files:
-        path = root / file.path
-        state = _state(path, file.sha256, recorded.get(file.path))
-        if state == "missing" and packed is not None:
-            states.append(packed)
-        else:
-            states.append(FileState(path=path, state=state, url=file.url))
-    return states
-
-
-def _packed(dataset: Dataset, root: Path) -> FileState | None:
-    """Return the state of the archive in the place of the files, if there is one."""
-    if dataset.packed is None or not (path := root / dataset.packed.path).is_file():
-        return None
-    return FileState(path=path, state=_state(path, dataset.packed.sha256, None))
+    """Return the state of every file of a data set; it is complete if all are "ok" or "first seen"."""
+    local = LocalDataset(name, folder)
+    return [local.state(file) for file in local.dataset.files]
 
 
 def overall(states: Sequence[FileState]) -> str:
@@ -123,95 +174,37 @@ def fetch(
     disk that was changed (it is not overwritten).
     """
     report = report or (lambda _: None)
-    dataset, root = _locate(name, folder)
-    states = check(name, folder)
+    local, states = LocalDataset(name, folder), check(name, folder)
     for state in states:
         if state.state == "changed":
             raise UserError(f"{show_path(state.path)}: differs from the published file; move it away to fetch it again")
-    missing = [file for file, state in zip(dataset.files, states, strict=True) if state.state == "missing"]
-    if wanted := _to_download(dataset, missing, root):
-        _import_pooch(wanted[0], root)  # before anything is written to disk
+    missing = [file for file, state in zip(local.dataset.files, states, strict=True) if state.state == "missing"]
+    single, packed = [file for file in missing if file.url], [file for file in missing if not file.url]
+    archives = local.dataset.archives if packed else ()
+    by_hand = any((local.root / archive.path).is_file() for archive in archives)
+    for file in [*single, *(() if by_hand else archives)][:1]:
+        _import_pooch(file, local.root)  # before anything is written to disk
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        for file in missing:
-            if not file.url:
-                continue
-            _note_first(file, _download(file, root / file.path, root), root, report)
-            report(f"{file.url} -> {show_path(root / file.path)}")
-        members = [file for file in missing if not file.url]
-        if members:
-            _fetch_members(dataset, members, root, report)
+        local.root.mkdir(parents=True, exist_ok=True)
+        for file in single:
+            local.note_first(file, _download(file, local.root / file.path, local), report)
+            report(f"{file.url} -> {show_path(local.root / file.path)}")
+        if packed:
+            _fetch_members(packed, local, report)
     except _UnreachableError as error:
-        raise UserError(f"{error}; {_by_hand(name, error.file, root, others=len(missing) - 1)}") from error
+        place = f"download {error.file.url} by hand and save it as {show_path(local.root / error.file.path)}"
+        more = f"; `ut data check {name}` lists {len(missing) - 1} more missing files with their addresses"
+        then = f", then run: ut data fetch {name}" if error.file in archives else more * (len(missing) > 1)
+        raise UserError(f"{error}; {place}{then}") from error
     except OSError as error:
-        raise UserError(f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})") from error
+        raise UserError(f"{show_path(local.root)}: cannot be written ({show(error.strerror or str(error))})") from error
     return check(name, folder)
-
-
-def _to_download(dataset: Dataset, missing: Sequence[File], root: Path) -> list[File]:
-    """Return what has to be downloaded: the missing files, and the archive of those without an address."""
-    single = [file for file in missing if file.url]
-    needed = len(single) < len(missing) and not any((root / archive.path).is_file() for archive in dataset.archives)
-    return [*single, *(dataset.archives if needed else ())]
-
-
-def _by_hand(name: str, file: File, root: Path, *, others: int) -> str:
-    """Say where to put a file that could not be downloaded."""
-    place = f"download {file.url} by hand and save it as {show_path(root / file.path)}"
-    if file in DATASETS[name].archives:
-        return f"{place}, then run: ut data fetch {name}"
-    more = f"; `ut data check {name}` lists {others} more missing files with their addresses" if others else ""
-    return place + more
-
-
-def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
-    """Return a data set, and the first of its places that has any of its files, or else the first place."""
-    if name not in DATASETS:
-        raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
-    dataset, base = DATASETS[name], data_folder(folder)
-    for place in dataset.places:
-        files = (*dataset.files, *([dataset.packed] if dataset.packed else ()))
-        if any((base / place / file.path).is_file() for file in files):
-            return dataset, base / place
-    return dataset, base / dataset.places[0]
 
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _state(path: Path, pinned: str | None, recorded: str | None) -> State:
-    if not path.is_file():
-        return "missing"
-    expected = pinned or recorded
-    if expected is None:
-        return "unknown"
-    if sha256(path) != expected:
-        return "changed"
-    return "ok" if pinned else "first seen"
-
-
-def _recorded(root: Path) -> dict[str, str]:
-    """Read the recorded hashes, a file in the format of ``sha256sum``."""
-    path = root / FIRST_SEEN
-    if not path.is_file():
-        return {}
-    hashes = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
-        if not line:
-            continue
-        digest, _, name = line.partition("  ")
-        if len(digest) != 64 or not name:
-            raise UserError(f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file")
-        hashes[name] = digest
-    return hashes
-
-
-def _record(root: Path, name: str, digest: str) -> None:
-    hashes = {**_recorded(root), name: digest}
-    write_text(root / FIRST_SEEN, "".join(f"{value}  {key}\n" for key, value in sorted(hashes.items())))
 
 
 def _import_pooch(file: File, root: Path) -> ModuleType:
@@ -226,9 +219,9 @@ def _import_pooch(file: File, root: Path) -> ModuleType:
     return pooch
 
 
-def _download(file: File, path: Path, root: Path) -> str:
-    """Download to `path`, and return the SHA-256; it is compared with that of the registry or of `root` before."""
-    pooch, expected = _import_pooch(file, root), _expected(file, root)
+def _download(file: File, path: Path, local: LocalDataset) -> str:
+    """Download to `path`, and return the SHA-256; it is compared with the one that is expected before."""
+    pooch, expected = _import_pooch(file, local.root), local.expected(file)
     try:
         pooch.retrieve(
             file.url,
@@ -248,45 +241,34 @@ def _download(file: File, path: Path, root: Path) -> str:
     return expected or sha256(path)
 
 
-def _expected(file: File, root: Path) -> str | None:
-    """Return the SHA-256 of the registry, or of the first download."""
-    return file.sha256 or _recorded(root).get(file.path)
-
-
-def _note_first(file: File, digest: str, root: Path, report: Callable[[str], None]) -> None:
-    """Record the hash of a file if none was known."""
-    if not _expected(file, root):
-        _record(root, file.path, digest)
-        report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
-
-
-def _fetch_members(dataset: Dataset, files: list[File], root: Path, report: Callable[[str], None]) -> None:
+def _fetch_members(files: list[File], local: LocalDataset, report: Callable[[str], None]) -> None:
     """Write the files that are in an archive: one that was put into the folder of the data set by hand, or a download.
 
     Nothing is written unless all of them have the hashes that are expected.
     """
     failures: list[UserError] = []
-    for archive in dataset.archives:
+    for archive in local.dataset.archives:
         try:
-            contents, digest = _members(dataset, archive, files, root)
+            contents, digest = _members(archive, files, local)
         except UserError as error:
             failures.append(error)
             continue
         for file in files:
-            (root / file.path).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(root / file.path, contents[file.path])
-            _note_first(file, hashlib.sha256(contents[file.path]).hexdigest(), root, report)
-        report(f"{archive.url} -> {show_path(root)}")
-        return _note_first(archive, digest, root, report)
+            path = local.root / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, contents[file.path])
+            local.note_first(file, hashlib.sha256(contents[file.path]).hexdigest(), report)
+        report(f"{archive.url} -> {show_path(local.root)}")
+        return local.note_first(archive, digest, report)
     if all(isinstance(error, _UnreachableError) for error in failures):
         raise failures[0]
     raise UserError("; ".join(map(str, failures)))
 
 
-def _members(dataset: Dataset, archive: File, files: list[File], root: Path) -> tuple[dict[str, bytes], str]:
+def _members(archive: File, files: list[File], local: LocalDataset) -> tuple[dict[str, bytes], str]:
     """Return the contents of files by their path, checked, and the hash of the archive."""
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
-        place = root / archive.path
+    prefix, place = local.dataset.archive_prefix, local.root / archive.path
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=local.root) as staging:
         if place.is_file():
             digest = sha256(place)
             if archive.sha256 and digest != archive.sha256:
@@ -294,12 +276,12 @@ def _members(dataset: Dataset, archive: File, files: list[File], root: Path) -> 
                     f"{show_path(place)}: SHA-256 {digest}, but {archive.sha256} is expected; delete this file"
                 )
         else:
-            place = Path(staging) / Path(archive.path).name
-            digest = _download(archive, place, root)
-        packed = read_members(place, [dataset.archive_prefix + file.path for file in files])
-    contents = {file.path: packed[dataset.archive_prefix + file.path] for file in files}
+            place = Path(staging) / place.name
+            digest = _download(archive, place, local)
+        packed = read_members(place, [prefix + file.path for file in files])
+    contents = {file.path: packed[prefix + file.path] for file in files}
     for file in files:
-        found, expected = hashlib.sha256(contents[file.path]).hexdigest(), _expected(file, root)
+        found, expected = hashlib.sha256(contents[file.path]).hexdigest(), local.expected(file)
         if expected and found != expected:
             raise UserError(f"{file.path}: SHA-256 {found}, but {expected} is expected; nothing was kept")
     return contents, digest

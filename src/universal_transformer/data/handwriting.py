@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from universal_transformer.data.archive import read_members
-from universal_transformer.data.download import find, folder_of
+from universal_transformer.data.download import LocalDataset
 from universal_transformer.errors import UserError
-from universal_transformer.files import show_path
 
 NAME = "mnist10k"
-PACK = "digits.tar.xz"
 SIDE = 28
 PARTS = {"train": (0, 8), "validation": (8, 9), "test": (9, 10)}
 """Where a part begins and ends, in tenths of all pictures."""
@@ -42,7 +39,7 @@ class Handwriting:
 
 def load_handwriting(data_dir: str | Path = "") -> dict[str, Handwriting]:
     """Return the parts "train", "validation" and "test"; UserError for missing or damaged files."""
-    return _load(folder_of(NAME, data_dir or None))
+    return _load(LocalDataset(NAME, data_dir or None).root)
 
 
 def block_means(pictures: NDArray[np.uint8], *, side: int) -> NDArray[np.uint8]:
@@ -57,28 +54,13 @@ def block_means(pictures: NDArray[np.uint8], *, side: int) -> NDArray[np.uint8]:
 
 @lru_cache(maxsize=1)
 def _load(folder: Path) -> dict[str, Handwriting]:
-    files = _packed(folder / PACK) if (folder / PACK).is_file() else _unpacked(folder)
-    found = [_pictures(*files[digit]) for digit in range(10)]
+    files = LocalDataset(NAME, folder.parent)
+    found = [_pictures(*files[f"digits/{digit}.json"]) for digit in range(10)]
     pictures = np.concatenate(found)
     digits = np.repeat(np.arange(10), [len(one) for one in found])
     order = np.random.default_rng(0).permutation(len(digits))
     chosen = {name: order[len(order) * first // 10 : len(order) * last // 10] for name, (first, last) in PARTS.items()}
     return {name: Handwriting(pictures[places], digits[places]) for name, places in chosen.items()}
-
-
-def _unpacked(folder: Path) -> dict[int, tuple[str, bytes]]:
-    found = {}
-    for digit in range(10):
-        path = find(NAME, folder.parent, file=f"digits/{digit}.json")
-        found[digit] = (show_path(path), path.read_bytes())
-    return found
-
-
-def _packed(path: Path) -> dict[int, tuple[str, bytes]]:
-    """Return the ten files in the archive."""
-    names = [f"digits/{digit}.json" for digit in range(10)]
-    contents = read_members(path, names)
-    return {digit: (f"{show_path(path)}: {name}", contents[name]) for digit, name in enumerate(names)}
 
 
 def _pictures(where: str, content: bytes) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from universal_transformer.data.text_table import NO_GROUP, Columns, TextRow
 from universal_transformer.errors import UserError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import datasets
 
 PREFIX = "hf:"
-ROWS_AT_ONCE = 1000
 
 
 def is_hub(source: str) -> bool:
@@ -38,9 +37,7 @@ def fingerprint(source: str, *, part: str) -> str:
 
 def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of the column "text", numbered by row; a text of several lines is several lines."""
-    table = _open(source, part=part)
-    _need(source, table.column_names, ["text"])
-    for number, row in _rows(table):
+    for number, row in enumerate(_chosen(_open(source, part=part), ["text"], source=source), start=1):
         where = f"{show_path(source)}: row {number}"
         for text in _text(row["text"], where=where, column="text").split("\n"):
             if len(text) > MAX_LINE or "\0" in text:
@@ -51,10 +48,9 @@ def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
 def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
     """Yield rows of the two columns, or of the column "translation" (its two languages, in their order)."""
     table = _open(source, part=part)
-    names = table.column_names
-    translated = columns.first not in names and "translation" in names
-    _need(source, names, [columns.group] * bool(columns.group) if translated else [*columns.names, columns.group])
-    for number, row in _rows(table):
+    translated = columns.first not in table.column_names and "translation" in table.column_names
+    names = [*(["translation"] if translated else columns.names), *[columns.group] * bool(columns.group)]
+    for number, row in enumerate(_chosen(table, names, source=source), start=1):
         where = f"{show_path(source)}: row {number}"
         pair = row["translation"] if translated else {name: row[name] for name in columns.names}
         if not isinstance(pair, dict) or len(pair) != 2:
@@ -63,25 +59,21 @@ def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
         yield TextRow(number, first, second, (str(row[columns.group]) or NO_GROUP) if columns.group else "")
 
 
-def _rows(table: datasets.Dataset) -> Iterator[tuple[int, dict[str, Any]]]:
-    for first in range(0, len(table), ROWS_AT_ONCE):
-        found = table[first : first + ROWS_AT_ONCE]
-        for place in range(len(next(iter(found.values())))):
-            yield first + place + 1, {name: values[place] for name, values in found.items()}
+def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> datasets.Dataset:
+    """The columns with these names; UserError if one is missing."""
+    found = table.column_names
+    if missing := [name for name in names if name not in found]:
+        raise UserError(
+            f"{show_path(source)}: no column {' or '.join(map(show, missing))}; found {show(sorted(found))}: rename a "
+            "column of a local copy, or name another data set"
+        )
+    return table.select_columns(list(names))
 
 
 def _text(value: object, *, where: str, column: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: {column} is {show(value)}; expected a text")
     return value
-
-
-def _need(source: str, found: Sequence[str], needed: Sequence[str]) -> None:
-    if missing := [name for name in needed if name and name not in found]:
-        raise UserError(
-            f"{show_path(source)}: no column {' or '.join(map(show, missing))}; found {show(sorted(found))}: rename "
-            "a column of a local copy, or name another data set"
-        )
 
 
 def _open(source: str, *, part: str) -> datasets.Dataset:

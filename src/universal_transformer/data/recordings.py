@@ -9,22 +9,20 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from universal_transformer.data.archive import members
-from universal_transformer.data.download import find
+from universal_transformer.data.download import LocalDataset, find
 from universal_transformer.data.example import Frames
-from universal_transformer.data.sound import Sound, decode_sound, log_mel, read_sound
-from universal_transformer.files import show_path
+from universal_transformer.data.sound import Sound, decode_sound, log_mel
 
 Part = Literal["test", "validation", "train"]
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 PARTS: Mapping[Part, range] = {"test": range(5), "validation": range(5, 8), "train": range(8, 50)}
 """Numbers of the recordings of a part."""
-FOLDER, ARCHIVE = "recordings", "recordings.tar.xz"
+FOLDER = "recordings"
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,13 @@ class Recording:
 
 
 RECORDINGS = tuple(Recording(*named) for named in product(range(10), SPEAKERS, range(50)))
-PATHS = frozenset(recording.path for recording in RECORDINGS)
 
 
 class RecordedFrames:
     """The frames of mel bands of the recordings, each made when it is first asked for."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self) -> None:
+        self._files = LocalDataset("fsdd")
         self._frames: dict[Recording, Frames] = {}
 
     def __getitem__(self, recording: Recording) -> Frames:
@@ -65,18 +62,8 @@ class RecordedFrames:
 
     def sound(self, recording: Recording) -> Sound:
         """Return a recording itself."""
-        if (content := self._archived.get(recording.path)) is None:
-            return read_sound(find("fsdd", file=recording.path))
-        where = f"{show_path(self._root / ARCHIVE)}: {recording.path}"
+        where, content = self._files[recording.path]
         return decode_sound(io.BytesIO(content), size=len(content), where=where)
-
-    @cached_property
-    def _archived(self) -> Mapping[str, bytes]:
-        """The recordings in the archive; none where there is a folder of them."""
-        archive = self._root / ARCHIVE
-        if (self._root / FOLDER).is_dir() or not archive.is_file():
-            return {}
-        return dict(members(archive, PATHS.__contains__))
 
 
 def recorded_frames() -> RecordedFrames:
@@ -85,5 +72,6 @@ def recorded_frames() -> RecordedFrames:
 
 
 @lru_cache(maxsize=1)
-def _recorded(root: Path) -> RecordedFrames:
-    return RecordedFrames(root)
+def _recorded(folder: Path) -> RecordedFrames:
+    del folder  # another one has other recordings
+    return RecordedFrames()

@@ -7,9 +7,9 @@ two of its keys are the columns, and other keys are ignored.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -70,47 +70,54 @@ class TextRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TextTable:
-    """The rows of a file, and the number of its lines that were blank or had an empty column."""
+    """Rows of a source, none of which has a blank column."""
 
     name: str
     rows: tuple[TextRow, ...]
-    num_blank: int = 0
+    notes: tuple[str, ...] = ()
+    """How many lines were left out, if any were, and whether one looks like the names of the columns."""
+
+
+@dataclass
+class WholeRows:
+    """Takes the rows of a source of which no column is blank, and counts the others."""
+
+    name: str
+    columns: tuple[str, str]
+    count: int = 0
+    blank: int = 0
+    last: int = 1
+    """Number of the line of the last row."""
     header: TextRow | None = None
     """The first row that looks like the names of the columns."""
 
+    def of(self, rows: Iterable[TextRow]) -> Iterator[TextRow]:
+        """Yield the whole ones of the next rows."""
+        for row in rows:
+            self.count, self.last = self.count + 1, row.line
+            if not (all(map(str.strip, row.first.split(BETWEEN))) and row.second.strip()):
+                self.blank += 1
+                continue
+            if not self.header and (row.first.strip().lower(), row.second.strip().lower()) == self.columns:
+                self.header = row
+            yield row
+
     @property
-    def notes(self) -> list[str]:
-        """Say how many lines were left out, if any were, and whether the first one may be no row."""
+    def notes(self) -> tuple[str, ...]:
+        """What `TextTable.notes` are."""
         notes = []
         if self.header:
-            notes.append(header_note(self.header, self.name))
-        return notes + self.blank_note
-
-    @property
-    def blank_note(self) -> list[str]:
-        """Say how many lines were left out, if any were."""
-        total = len(self.rows) + self.num_blank
-        left_out = f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column"
-        return [left_out] * bool(self.num_blank)
-
-    def note_skipped(self, *, kept: int, max_length: int, what: str) -> list[str]:
-        """Say how many rows were left out because of their length; a UserError if all were."""
-        if not kept:
-            raise UserError(
-                f"{self.name}:{self.rows[0].line}: this and every other {what} is longer than --data.max-length "
-                f"{max_length} tokens; expected at least one that is not"
-            )
-        total = len(self.rows)
-        longer = f"longer than --data.max-length {max_length} tokens"
-        return [f"{self.name}: {total - kept} of {total} examples left out: {longer}"] * (kept < total)
+            text = show(f"{self.header.first} {self.header.second}")
+            notes.append(f"{self.name}:{self.header.line}: {text} is used as a row; if it names the columns, remove it")
+        if self.blank:
+            left_out = f"{self.blank:,} of {self.count:,} lines left out: blank or with an empty column"
+            notes.append(f"{self.name}: {left_out}")
+        return tuple(notes)
 
 
 def read_table(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> TextTable:
     """Read a file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
-    table = collect(show_path(path), table_rows(path, columns, max_line=max_line), columns=columns.names)
-    if columns.two_texts:
-        _check_texts(table)
-    return table
+    return collect(show_path(path), table_rows(path, columns, max_line=max_line), columns=columns.names)
 
 
 def table_rows(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> Iterator[TextRow]:
@@ -122,24 +129,8 @@ def table_rows(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) 
         yield TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
 
 
-def _check_texts(table: TextTable) -> None:
-    """UserError for a row that has not as many texts as the first one."""
-    expected = table.rows[0].first.count(BETWEEN) + 1
-    for row in table.rows:
-        if (found := row.first.count(BETWEEN) + 1) != expected:
-            raise UserError(
-                f"{table.name}:{row.line}: {found} text{'s' * (found > 1)} in this row; the first row, line "
-                f"{table.rows[0].line}, has {expected}; expected as many in every row"
-            )
-
-
-def read_parallel(first: str | Path, second: str | Path) -> TextTable:
-    """Read two files whose lines of one number belong together; a `UserError` if one file is longer."""
-    return collect(show_path(first), parallel_rows(first, second), columns=("source", "target"))
-
-
 def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
-    """Yield the rows of two files as `read_parallel` reads them, without groups."""
+    """Yield rows of the lines of one number of two files, without groups; UserError if one file is longer."""
     names = show_path(first), show_path(second)
     for left, right in zip_longest(read_lines(first), read_lines(second)):
         if left is None or right is None:
@@ -154,39 +145,13 @@ def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
         yield TextRow(left[0], left[1], right[1])
 
 
-def is_whole(row: TextRow) -> bool:
-    """Return whether neither column is blank."""
-    return all(map(str.strip, row.first.split(BETWEEN))) and bool(row.second.strip())
-
-
 def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> TextTable:
     """Return the table of all rows of which no column is blank; a UserError if there is none."""
-    kept = []
-    last, count = 1, 0
-    for row in rows:
-        last, count = row.line, count + 1
-        if is_whole(row):
-            kept.append(row)
+    whole = WholeRows(name, columns)
+    kept = tuple(whole.of(rows))
     if not kept:
-        raise no_rows(name, last, columns=columns)
-    header = next((row for row in kept if is_header(row, columns)), None)
-    return TextTable(name=name, rows=tuple(kept), num_blank=count - len(kept), header=header)
-
-
-def is_header(row: TextRow, columns: tuple[str, str]) -> bool:
-    """Return whether a row looks like the names of the columns."""
-    return (row.first.strip().lower(), row.second.strip().lower()) == columns
-
-
-def header_note(row: TextRow, name: str) -> str:
-    """Return the note on a row that looks like the names of the columns."""
-    text = show(f"{row.first} {row.second}")
-    return f"{name}:{row.line}: {text} is used as a row; if it names the columns, remove it"
-
-
-def no_rows(name: str, line: int, *, columns: tuple[str, str]) -> UserError:
-    """Return the error for a file without a whole row up to its last line."""
-    return UserError(f"{name}:{line}: no row with both {columns[0]} and {columns[1]}; expected at least one")
+        raise UserError(f"{name}:{whole.last}: no row with both {columns[0]} and {columns[1]}; expected at least one")
+    return TextTable(name, kept, whole.notes)
 
 
 def _refuse_separator(text: str, where: str) -> None:
@@ -247,23 +212,34 @@ def _text(value: object, column: str, where: str) -> str:
     return value
 
 
-def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable, TextTable]:
-    """Split a table into (training, held out); rows with the same first column are in the same part.
+@dataclass(frozen=True)
+class HoldOut:
+    """Which rows are held out: those whose first column has one of the smallest hashes, which depend on a seed.
 
-    The held-out part is `fraction` of the different first columns (at least one), drawn by `seed` alone.
+    So rows with the same first column are in the same part, and a row is in the same part wherever it stands.
     """
-    different = sorted({row.first for row in table.rows})
-    if len(different) < 2:
-        raise UserError(
-            f"{table.name}:{table.rows[0].line}: all rows have the same text, so none can be held out for "
-            "validation; name a file with --data.validation"
-        )
-    random.Random(seed).shuffle(different)
-    chosen = set(different[: min(max(round(fraction * len(different)), 1), len(different) - 1)])
-    return (
-        TextTable(table.name, tuple(row for row in table.rows if row.first not in chosen)),
-        TextTable(f"{table.name} (held out)", tuple(row for row in table.rows if row.first in chosen)),
-    )
+
+    seed: int
+    largest: int
+    """The largest hash that is held out."""
+
+    @classmethod
+    def drawn(cls, table: TextTable, *, share: float, seed: int) -> HoldOut:
+        """Hold out `share` of the different first columns of the rows, but at least one and not all."""
+        hashes = sorted({_hash(row.first, seed) for row in table.rows})
+        if len(hashes) < 2:
+            raise UserError(
+                f"{table.name}:{table.rows[0].line}: all rows have the same text, so none can be held out for "
+                "validation; name a file with --data.validation"
+            )
+        return cls(seed, hashes[min(max(round(share * len(hashes)), 1), len(hashes) - 1) - 1])
+
+    def __contains__(self, row: object) -> bool:
+        return isinstance(row, TextRow) and _hash(row.first, self.seed) <= self.largest
+
+
+def _hash(text: str, seed: int) -> int:
+    return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest())
 
 
 def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:

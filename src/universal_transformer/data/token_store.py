@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, get_args, runtime_checkable
+from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class StoreIndex:
     notes: tuple[str, ...] = ()
     held_out: dict[str, list[dict[str, str | list[str]]]] = field(default_factory=dict)
     """Rows that are in no array, by part."""
+    longest_target: int = 0
+    """Tokens of the longest target of pairs."""
 
 
 @dataclass(frozen=True)
@@ -60,51 +63,34 @@ class TokenStore:
         return " ".join(f"{name} {entries[name].sha256}" for name in sorted(self.arrays))
 
 
-@runtime_checkable
-class StoreWriter(Protocol):
+@dataclass
+class StoreWriter:
     """Makes a store: arrays grow by `append`, and the notes and rows of `index` are kept with them."""
 
-    index: StoreIndex
-
-    def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
-        """Add numbers to the end of an array."""
-
-
-@dataclass
-class MemoryWriter:
-    """Collects the arrays of a store in memory."""
-
-    index: StoreIndex = field(default_factory=StoreIndex)
-    _parts: dict[str, list[np.ndarray]] = field(default_factory=dict)
-
-    def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
-        self._parts.setdefault(name, []).append(values.astype(kind))
-
-    def store(self) -> TokenStore:
-        """Return the store of everything that was appended."""
-        return TokenStore(self.index, {name: np.concatenate(parts) for name, parts in self._parts.items()})
-
-
-@dataclass
-class DiskWriter:
-    """Writes the files of a store; other files may be written into `folder`."""
-
-    folder: Path
+    folder: Path | None = None
+    """Where the arrays are files, among which others may be written; None for a store in memory."""
     index: StoreIndex = field(default_factory=StoreIndex)
     _files: dict[str, BinaryIO] = field(default_factory=dict)
 
     def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
+        """Add numbers to the end of an array."""
         if name not in self._files:
-            self._files[name] = (self.folder / name).open("wb")
+            self._files[name] = (self.folder / name).open("wb") if self.folder else BytesIO()
             self.index.arrays[name] = kind
         self._files[name].write(values.astype(kind).tobytes())
 
-    def finish(self) -> None:
+    def in_memory(self) -> TokenStore:
+        """Return the store of everything that was appended to arrays in memory."""
+        contents = {name: file.getvalue() for name, file in self._files.items() if isinstance(file, BytesIO)}
+        arrays = {name: np.frombuffer(contents[name], dtype=kind) for name, kind in self.index.arrays.items()}
+        return TokenStore(self.index, arrays)
+
+    def finish(self, folder: Path) -> None:
         """Write index and manifest; every file is on the disk afterwards."""
         self.close()
-        write_json(self.folder / INDEX, asdict(self.index))
-        entries = {path.name: _sync(path) for path in sorted(self.folder.iterdir())}
-        write_bytes(self.folder / MANIFEST, encode_manifest(entries))
+        write_json(folder / INDEX, asdict(self.index))
+        entries = {path.name: _sync(path) for path in sorted(folder.iterdir())}
+        write_bytes(folder / MANIFEST, encode_manifest(entries))
 
     def close(self) -> None:
         """Close all files."""
@@ -119,7 +105,7 @@ def smallest_kind(size: int) -> Kind:
     return next(kind for kind in kinds if size - 1 <= np.iinfo(kind).max)
 
 
-def open_or_make(folder: Path, make: Callable[[DiskWriter], None]) -> TokenStore:
+def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStore:
     """Open the store `folder`, which `make` writes if it is not there; other processes wait for the one that does.
 
     The same parent folder has the other stores of the same source; `KEPT` of all remain. UserError
@@ -141,14 +127,14 @@ def open_or_make(folder: Path, make: Callable[[DiskWriter], None]) -> TokenStore
     return open_store(folder)
 
 
-def _make(folder: Path, make: Callable[[DiskWriter], None]) -> None:
+def _make(folder: Path, make: Callable[[StoreWriter], None]) -> None:
     for left in folder.parent.glob(".*.partial"):  # of a killed process: the lock is ours
         shutil.rmtree(left)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    writer = DiskWriter(staging)
+    writer = StoreWriter(staging)
     try:
         make(writer)
-        writer.finish()
+        writer.finish(staging)
         staging.rename(folder)
     except BaseException:
         writer.close()
@@ -174,7 +160,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Map the arrays of a store after every check; anything that `DiskWriter` did not write is a UserError."""
+    """Map the arrays of a store after every check; anything that `StoreWriter` did not write is a UserError."""
     try:
         check_content(folder)
         index: StoreIndex = typed(read_json(folder / INDEX), StoreIndex, where=show_path(folder / INDEX))

@@ -15,9 +15,8 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import BETWEEN, Columns, TextRow, TextTable
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
@@ -65,44 +64,28 @@ class LabelledData(OwnFiles):
     def columns(self) -> Columns:
         return Columns("text", "label", group=self.group, two_texts=True)
 
-    def read(self, part: str) -> TextTable:
-        table = super().read(part)
-        if part == "train":
-            _labels(table)
-        return table
-
     name = "labelled"
     scored_by = "classes"
 
     def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Text, Classes]:
-        labels, texts = _labels(given), [text for row in rows for text in row.first.split(BETWEEN)]
+        labels = classes([row.second.strip() for row in given.rows], given, what="label", most=MAX_LABELS)
+        texts = [text for row in rows for text in row.first.split(BETWEEN)]
         tokenizer = make_tokenizer(
             self.tokenizer, texts, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
         )
-        return Codec(Text(tokenizer, self.max_length, segments=_segments(given)), Classes(labels))
+        segments = given.rows[0].first.count(BETWEEN) + 1
+        _check_segments(given, segments)
+        return Codec(Text(tokenizer, self.max_length, segments=segments), Classes(labels))
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
-        if (found := _segments(table)) != codec.source.segments:
-            raise UserError(
-                f"{table.name}:{table.rows[0].line}: {found} text{'s' * (found > 1)} before the label; the training "
-                f"file has {codec.source.segments}"
-            )
+        _check_segments(table, codec.source.segments)
         return super().encode(codec, table, notes)
 
 
-def _segments(table: TextTable) -> int:
-    return table.rows[0].first.count(BETWEEN) + 1
-
-
-def _labels(table: TextTable) -> tuple[str, ...]:
-    labels = tuple(sorted({row.second.strip() for row in table.rows}))
-    where = f"{table.name}:{table.rows[-1].line}"
-    if len(labels) < 2:
-        found = "; ".join([f"{where}: up to this last line one label only, {show(labels[0])}", *table.blank_note])
-        raise UserError(f"{found}; expected at least two labels")
-    if len(labels) > MAX_LABELS:
-        raise UserError(
-            f"{where}: {len(labels):,} different labels up to this last line; expected at most "
-            f"{MAX_LABELS:,} (are the columns swapped?)"
-        )
-    return labels
+def _check_segments(table: TextTable, segments: int) -> None:
+    for row in table.rows:
+        if (found := row.first.count(BETWEEN) + 1) != segments:
+            raise UserError(
+                f"{table.name}:{row.line}: {found} text{'s' * (found > 1)} before the label; the first row of the "
+                f"training file has {segments}, expected as many in every row"
+            )

@@ -7,18 +7,29 @@ when the training file has changed or is gone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file, hold_out, read_table
-from universal_transformer.data.token_store import TokenStore
-from universal_transformer.files import MAX_WRITTEN_LINE
+from universal_transformer.data.text_table import Columns, HoldOut, TextRow, TextTable, check_file, read_table
+from universal_transformer.errors import UserError
+from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.task import HeldOut, Saved, Task
 
 PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The training part of a new run."""
+
+    examples: Examples
+    notes: Sequence[str]
+    held_out: tuple[TextRow, ...]
+    """Rows that are held out of it to validate on."""
 
 
 class OwnFiles(ABC):
@@ -74,42 +85,49 @@ class OwnFiles(ABC):
     def _new(self) -> Task:
         if not self.has("train"):
             check_file("train", self.train, needs=self.needs)
-        given = {part: self.read(part) for part in PARTS if self.has(part)}
-        tables, train, held_out = dict(given), given["train"], {}
-        notes = train.notes
-        if "validation" not in given:
-            tables["train"], held = hold_out(train, fraction=self.validation_fraction, seed=self.seed)
-            tables["validation"] = held
-            notes.append(f"validation: {len(held.rows)} {self.ROWS} of {train.name} held out by seed {self.seed}")
-            held_out = {"validation": [self.columns.written(row) for row in held.rows]}
-        notes += [note for part, other in given.items() if part != "train" for note in other.notes]
-        notes += self._test_notes()
-        codec = self.learn(tables["train"].rows, train)
-        examples: dict[str, Examples] = {part: self.encode(codec, table, notes) for part, table in tables.items()}
-        return self._task(examples, codec, notes, held_out=held_out)
-
-    def _stored(self, store: TokenStore, train: Examples, codec: Codec[Any, Any]) -> Task:
-        """The task of a new run whose training part is in a store, which has the rows that were held out."""
-        notes = list(store.index.notes)
-        tables = {part: self.read(part) for part in PARTS[1:] if self.has(part)}
-        for part, rows in store.index.held_out.items():
-            kept = (TextRow(number, *self.columns.unwritten(row)) for number, row in enumerate(rows, start=1))
-            tables[part] = TextTable(f"{part} (held out)", tuple(kept))
+        codec, train = self.encode_train()
+        notes, tables = list(train.notes), {part: self.read(part) for part in PARTS[1:] if self.has(part)}
+        if train.held_out:
+            tables["validation"] = TextTable(f"{show_path(self.train)} (held out)", train.held_out)
         notes += [note for table in tables.values() for note in table.notes] + self._test_notes()
-        examples = {"train": train, **{part: self.encode(codec, table, notes) for part, table in tables.items()}}
-        return self._task(examples, codec, notes, held_out=store.index.held_out)
+        examples: dict[str, Examples] = {part: self.encode(codec, table, notes) for part, table in tables.items()}
+        held_out = [self.columns.written(row) for row in train.held_out]
+        kept = {"validation": held_out} if held_out else {}
+        return self._task(examples | {"train": train.examples}, codec, notes, held_out=kept)
+
+    def encode_train(self) -> tuple[Codec[Any, Any], Encoded]:
+        """Read the training part of a new run, learn its codec, and encode it."""
+        table = self.read("train")
+        draw = self.hold_out(table)
+        held = tuple(row for row in table.rows if row in draw)
+        rows = tuple(row for row in table.rows if row not in draw)
+        codec, notes = self.learn(rows, table), [*table.notes, *self.held_note(len(held), table.name)]
+        return codec, Encoded(self.encode(codec, TextTable(table.name, rows), notes), notes, held)
+
+    def encode_train_again(self, saved: Saved) -> Examples:
+        """Read the training part of a saved run, and encode it."""
+        return self.encode(saved.codec, self._table("train", saved), [])
+
+    def hold_out(self, table: TextTable, *, most: float = 1.0) -> Container[TextRow]:
+        """Choose what is held out of the training part if there is no validation part, at most this share of it."""
+        if self.has("validation"):
+            return ()
+        return HoldOut.drawn(table, share=min(most, self.validation_fraction), seed=self.seed)
+
+    def held_note(self, count: int, name: str) -> list[str]:
+        """Say how many rows of the training part are held out, if any are."""
+        return [f"validation: {count} {self.ROWS} of {name} held out by seed {self.seed}"] * bool(count)
 
     def _again(self, saved: Saved) -> Task:
         """The task of a saved run: what is scored is read, other parts are read when they are asked for."""
         scored = self._scored
         table = self._table(scored, saved)
         notes = [*table.notes, *self._test_notes()]
-
-        def later(part: str) -> Examples:
-            return DeferredExamples(lambda: self.encode(saved.codec, self._table(part, saved), []))
-
-        examples = {part: later(part) for part in PARTS[:2]} | {scored: self.encode(saved.codec, table, notes)}
-        return self._task(examples, saved.codec, notes)
+        examples: dict[str, Examples] = {
+            "train": DeferredExamples(lambda: self.encode_train_again(saved)),
+            "validation": DeferredExamples(lambda: self.encode(saved.codec, self._table("validation", saved), [])),
+        }
+        return self._task(examples | {scored: self.encode(saved.codec, table, notes)}, saved.codec, notes)
 
     def _task(
         self,
@@ -133,22 +151,9 @@ class OwnFiles(ABC):
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its rows are too long is added to `notes`."""
-        places = [f"{table.name}:{row.line}" for row in table.rows]
-        sources = codec.source.encode_many([row.first for row in table.rows], places)
-        targets = codec.target.encode_many([row.second for row in table.rows], places)
-        padding_id = codec.padding_id
-        examples = [
-            Example(source, target, row.group, written=self.written(row), padding_id=padding_id)
-            for row, source, target in zip(table.rows, sources, targets, strict=True)
-            if codec.source.fits(source) and codec.target.fits(target)
-        ]
-        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what=self.ROWS.removesuffix("s"))
-        unknown_id = codec.target.unknown_id
-        if unknown_id is not None and (unknown := sum(unknown_id in target for target in targets)):
-            notes.append(
-                f"{table.name}: {unknown:,} of {len(targets):,} targets have parts that are not in the vocabulary; an "
-                "answer never has them"
-            )
+        encoder = RowEncoder(self, codec, table.name)
+        examples = encoder(table.rows)
+        notes += encoder.notes()
         return examples
 
     def written(self, row: TextRow) -> tuple[str, str] | None:
@@ -172,3 +177,68 @@ class OwnFiles(ABC):
     def _test_notes(self) -> list[str]:
         note = f"no test file: scores are those of the validation {self.ROWS}, which also chose the model"
         return [] if self.has("test") else [note]
+
+
+@dataclass
+class RowEncoder:
+    """Rows of one source to examples; counts those that are too long."""
+
+    data: OwnFiles
+    codec: Codec[Any, Any]
+    name: str
+    first: int = 1
+    """Number of the line of the first row."""
+    rows: int = 0
+    kept: int = 0
+    unknown: int = 0
+    """Targets with parts that are not in the vocabulary."""
+
+    def __call__(self, rows: Sequence[TextRow]) -> list[Example]:
+        """Return the examples of the next rows."""
+        source, target, padding_id = self.codec.source, self.codec.target, self.codec.padding_id
+        places = [f"{self.name}:{row.line}" for row in rows]
+        sources = source.encode_many([row.first for row in rows], places)
+        targets = target.encode_many([row.second for row in rows], places)
+        examples = [
+            Example(source_ids, target_ids, row.group, written=self.data.written(row), padding_id=padding_id)
+            for row, source_ids, target_ids in zip(rows, sources, targets, strict=True)
+            if source.fits(source_ids) and target.fits(target_ids)
+        ]
+        self.first = self.first if self.rows else rows[0].line
+        self.rows, self.kept = self.rows + len(rows), self.kept + len(examples)
+        if target.unknown_id is not None:
+            self.unknown += sum(target.unknown_id in target_ids for target_ids in targets)
+        return examples
+
+    def notes(self) -> list[str]:
+        """Say how many rows were left out because of their length, and how many are not known whole; a UserError if
+        all were left out.
+        """
+        longer = f"longer than --data.max-length {self.data.max_length} tokens"
+        if not self.kept:
+            raise UserError(
+                f"{self.name}:{self.first}: this and every other {self.data.ROWS.removesuffix('s')} is {longer}; "
+                "expected at least one that is not"
+            )
+        notes, long = [], self.rows - self.kept
+        if long:
+            notes.append(f"{self.name}: {long:,} of {self.rows:,} examples left out: {longer}")
+        if self.unknown:
+            notes.append(
+                f"{self.name}: {self.unknown:,} of {self.rows:,} targets have parts that are not in the vocabulary; an "
+                "answer never has them"
+            )
+        return notes
+
+
+def classes(names: Iterable[str], table: TextTable, *, what: str, least: int = 2, most: int) -> tuple[str, ...]:
+    """Return the different names of a training table in their order; UserError for too few or too many of them."""
+    different = tuple(sorted(set(names)))
+    where = f"{table.name}:{table.rows[-1].line}"
+    if len(different) < least:
+        found = "; ".join([f"{where}: up to this last row one {what} only, {show(different[0])}", *table.notes])
+        raise UserError(f"{found}; expected at least two")
+    if len(different) > most:
+        found = f"{len(different):,} different {what}s up to this last row"
+        raise UserError(f"{where}: {found}; expected at most {most:,} (is this the column of the {what}s?)")
+    return different

@@ -20,12 +20,12 @@ from universal_transformer.data.tokenizer_files import check_choice, choice_key,
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.large import check_same
-from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapped_pairs
-from universal_transformer.tasks.lazy import DeferredExamples, Examples
-from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.large_pairs import map_pairs, mapped_pairs
+from universal_transformer.tasks.lazy import Examples
+from universal_transformer.tasks.own_files import Encoded, OwnFiles
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
+from universal_transformer.tasks.stores import check_same
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
@@ -120,35 +120,39 @@ class PairsData(OwnFiles):
         return bool(getattr(self, part)) or self._is_synthetic
 
     def load(self, saved: Saved | None = None) -> Task:
-        if not is_large(self.train, self.train_target, limit=self.memory_mb):
-            task = super().load(saved)
-        elif saved:
-            task = replace(super().load(saved), train=DeferredExamples(partial(self._mapped_again, saved.codec)))
-        else:
-            codec, store = self._mapped()
-            task = self._stored(store, mapped_pairs(store, padding_id=codec.padding_id), codec)
-        return replace(task, bleu_tokenizer=self.bleu_tokenizer)
+        return replace(super().load(saved), bleu_tokenizer=self.bleu_tokenizer)
 
-    def _mapped_again(self, codec: PairsCodec) -> Examples:
-        """The pairs of the store of the training file; UserError if it is not encoded with the saved codec."""
-        found, store = self._mapped()
-        now, then = ([one.source.tokenizer, one.target.tokenizer] for one in (found, codec))
-        check_same(now, then, source=self.train)
+    def encode_train(self) -> tuple[PairsCodec, Encoded]:
+        if not self._is_large:
+            return super().encode_train()
+        codec, store = self._mapped()
+        rows = [self.columns.unwritten(fields) for fields in store.index.held_out["validation"]]
+        held = tuple(TextRow(number, *row) for number, row in enumerate(rows, start=1))
+        return codec, Encoded(mapped_pairs(store, padding_id=codec.padding_id), store.index.notes, held)
+
+    def encode_train_again(self, saved: Saved) -> Examples:
+        """Read the pairs; UserError for a store that is not encoded with the saved codec."""
+        if not self._is_large:
+            return super().encode_train_again(saved)
+        codec, store = self._mapped()
+        check_same(codec, saved.codec, source=self.train)
         return mapped_pairs(store, padding_id=codec.padding_id)
+
+    @property
+    def _is_large(self) -> bool:
+        return is_large(self.train, self.train_target, limit=self.memory_mb)
 
     def _mapped(self) -> tuple[PairsCodec, TokenStore]:
         """Open the store of the training pairs, or make it."""
-        pairs = PairsSource(
-            source=self.train,
-            target=self.train_target,
-            columns=self.columns,
-            held_out=0.0 if self.validation else self.validation_fraction,
-            seed=self.seed,
-        )
         choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
-        store = map_pairs(pairs, learn=self.learn, key=[*choice, self.shared_vocabulary, self.max_length])
-        assert store.folder is not None
-        return Codec.load(store.folder), store
+        rows, sources = partial(self._rows, "train"), (self.train, self.train_target)
+        return map_pairs(self, rows, sources=sources, key=[*choice, self.shared_vocabulary])
+
+    def _rows(self, part: str) -> Iterator[TextRow]:
+        path, target = getattr(self, part), getattr(self, f"{part}_target")
+        if target and self.group:
+            raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
+        return source_rows(path, target, columns=self.columns, part=part)
 
     def caveats(self) -> Iterator[str]:
         if self.metric == "sequence":
@@ -172,11 +176,7 @@ class PairsData(OwnFiles):
             pairs = islice(synthetic_pairs(self.synthetic, part, seed=self.seed), count)
             rows = [TextRow(number, *pair) for number, pair in enumerate(pairs, start=1)]
             return TextTable(f"synthetic ({part})", tuple(rows))
-        path, target = getattr(self, part), getattr(self, f"{part}_target")
-        if target and self.group:
-            raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
-        found = source_rows(path, target, columns=self.columns, part=part)
-        return collect(show_path(path), found, columns=self.columns.names)
+        return collect(show_path(getattr(self, part)), self._rows(part), columns=self.columns.names)
 
     def learn(self, rows: Sequence[TextRow], given: TextTable | None = None) -> PairsCodec:
         del given

@@ -19,7 +19,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.grammar import sentences
-from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tree import Brackets
@@ -93,7 +93,8 @@ class ParsingData(OwnFiles):
             least_count=2,
             always=BLANK.join(sorted(PUNCTUATION)) if self.train else "",
         )
-        labels = _labels(given)  # also those that only trees which are held out have
+        held_too = [label for row in given.rows for label in _row_labels(row)]  # also those of trees that are held out
+        labels = classes(held_too, given, what="label", least=1, most=MOST_LABELS)
         return Codec(Sentence(tokenizer, self.max_length, treebank=True), Brackets(labels, self.max_length))
 
     def load(self, saved: Saved | None = None) -> Task:
@@ -132,13 +133,6 @@ def read_treebank(path: str) -> TextTable:
     if not rows:
         raise UserError(f"{name}:{max(number, 1)}: no tree; expected one in brackets a line")
     return TextTable(name=name, rows=tuple(rows))
-
-
-def _labels(table: TextTable) -> tuple[str, ...]:
-    labels = tuple(sorted(set().union(*map(_row_labels, table.rows))))
-    if len(labels) > MOST_LABELS:
-        raise UserError(f"{table.name}: {len(labels):,} different labels; expected at most {MOST_LABELS:,}")
-    return labels
 
 
 def _row_labels(row: TextRow) -> set[str]:

@@ -19,7 +19,7 @@ from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.own_files import OwnFiles
+from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tagging import Tags
@@ -74,17 +74,18 @@ class TaggedData(OwnFiles):
     scored_by = "tags"
 
     def read(self, part: str) -> TextTable:
-        table = read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
-        if part == "train":
-            _tags(table)
-        return table
+        return read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
 
     def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Tags]:
-        tags, words = _tags(given), (row.first for row in rows)
+        tags = [tag for row in given.rows for tag in row.second.split(BLANK)]
         tokenizer = Tokenizer.train(
-            words, kind=WORDS, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case, least_count=2
+            (row.first for row in rows),
+            kind=WORDS,
+            vocabulary_size=self.vocabulary_size,
+            lower_case=self.lower_case,
+            least_count=2,
         )
-        return Codec(Sentence(tokenizer, self.max_length), Tags(tags))
+        return Codec(Sentence(tokenizer, self.max_length), Tags(classes(tags, given, what="tag", most=MOST_TAGS)))
 
 
 def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) -> TextTable:
@@ -156,16 +157,3 @@ def _token_and_tag(line: str, where: str, *, token_column: int, tag_column: int)
         if not value:
             raise UserError(f"{where}: a {what} without a {other} in {show(line)}; expected both in every line")
     return token, tag
-
-
-def _tags(table: TextTable) -> tuple[str, ...]:
-    tags = tuple(sorted({tag for row in table.rows for tag in row.second.split(BLANK)}))
-    where = f"{table.name}:{table.rows[-1].line}"
-    if len(tags) < 2:
-        raise UserError(f"{where}: up to this last sentence one tag only, {show(tags[0])}; expected at least two")
-    if len(tags) > MOST_TAGS:
-        raise UserError(
-            f"{where}: {len(tags):,} different tags up to this last sentence; expected at most {MOST_TAGS:,} (is "
-            "--data.tag-column the column of the tags?)"
-        )
-    return tags

@@ -7,34 +7,37 @@ from the start token alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.survey import Survey, batches, survey
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_lines
 from universal_transformer.data.text_table import check_file
-from universal_transformer.data.token_store import TokenStore
+from universal_transformer.data.token_store import StoreIndex, StoreWriter, TokenStore, smallest_kind
 from universal_transformer.data.tokenizer import KINDS, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.large import check_same
-from universal_transformer.tasks.large_text import blocks, map_text, read_text, stored_blocks
-from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
+from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples, MappedExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import RunningText
+from universal_transformer.tasks.stores import ENCODED, SEEN, check_same, learned_note, reported, store_on_disk
 from universal_transformer.tasks.task import HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
-LINES_AT_ONCE = 10_000
-
-
+PARTS = ("validation", "test")
+"""What may be held out, in this order in the text."""
 TextCodec = Codec[RunningText, RunningText]
+Learn = Callable[[Sequence[str]], Tokenizer]
+"""Returns the tokenizer of lines to train on, or of a sample of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +89,11 @@ class TextData:
 
     def _new(self) -> Task:
         check_file("train", self.train, needs=("UTF-8 text", "a folder of it"))
-        tokenizer, store = self._encoded(self._learn)
-        codec = Codec.shared(RunningText(tokenizer=tokenizer, block_length=self.block_length))
-        parts = {part: _read(getattr(self, part), part=part) for part in self._named}
+        codec, store = self._encoded(self._learn)
+        parts = {part: _read(getattr(self, part), part=part) for part in PARTS if getattr(self, part)}
         parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
         examples: dict[str, Examples] = {part: _blocks(codec, lines) for part, lines in parts.items()}
-        examples["train"] = _stored(codec, store)
+        examples["train"] = stored_blocks(store, codec)
         return self._task(codec, examples, store.index.notes, held_out=store.index.held_out)
 
     def _again(self, saved: Saved) -> Task:
@@ -99,28 +101,56 @@ class TextData:
 
         def read(part: str) -> LazyExamples:
             if part == "train":
-                tokenizer, store = self._encoded(lambda _: codec.source.tokenizer)
-                check_same([tokenizer], [codec.source.tokenizer], source=self.train)
-                return _stored(codec, store)
+                found, store = self._encoded(lambda _: codec.source.tokenizer)
+                check_same(found, codec, source=self.train)
+                return stored_blocks(store, codec)
             path = getattr(self, part)
             return _blocks(codec, _read(path, part=part) if path else _read_rows(saved.rows(part)))
 
         examples: dict[str, Examples] = {
             part: DeferredExamples(partial(read, part)) for part in ("train", "validation")
         }
-        notes = [f"{part}: the last lines of the training text" for part in self._held_out if part == "test"]
+        notes = ["test: the last lines of the training text"] * (not self.test)
         return self._task(codec, examples | {"test": read("test")}, notes)
 
-    def _encoded(self, learn: Callable[[Sequence[str]], Tokenizer]) -> tuple[Tokenizer, TokenStore]:
+    def _encoded(self, learn: Learn) -> tuple[TextCodec, TokenStore]:
         """Encode the training text, or open its store; `learn` returns the tokenizer of the lines to train on."""
-        held_out = {part: getattr(self, f"{part}_fraction") for part in self._held_out}
+        shares = {part: getattr(self, f"{part}_fraction") for part in PARTS if not getattr(self, part)}
         if not is_large(self.train, limit=self.memory_mb):
-            return read_text(self.train, learn=learn, held_out=held_out)
-        key = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
-        return map_text(self.train, learn=self._learn, key=key, held_out=held_out)
+            writer = StoreWriter()
+            return self._write(writer, learn, shares), writer.in_memory()
+        choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        codec, store = store_on_disk(
+            [self.train],
+            [*choice, sorted(shares.items())],
+            lambda writer: self._write(writer, self._learn, shares),
+        )
+        return self._codec(codec.source.tokenizer), store
+
+    def _write(self, writer: StoreWriter, learn: Learn, shares: Mapping[str, float]) -> TextCodec:
+        """Write "tokens", with an end id after each line; a text that is written to memory is read once."""
+        whole = writer.folder is None
+        found = survey(self._lines(SEEN), size=_size, whole=whole)
+        num_train = hold_out(found, shares, index=writer.index, source=self.train)
+        sample = found.sample[: -(-num_train // found.stride)]
+        codec = self._codec(learn(sample))
+        _write(
+            sample if whole else islice(self._lines(f"of {found.characters / 1e6:,.0f} {ENCODED}"), num_train),
+            codec,
+            writer,
+        )
+        writer.index.notes = (*learned_note(len(sample), num_train, what="lines"), *writer.index.notes)
+        return codec
+
+    def _lines(self, what: str) -> Iterator[str]:
+        lines = (text for _, text in source_lines(self.train, part="train"))
+        return reported(lines, self.train, size=_size, what=what)
 
     def _learn(self, lines: Sequence[str]) -> Tokenizer:
         return make_tokenizer(self.tokenizer, lines, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+
+    def _codec(self, tokenizer: Tokenizer) -> TextCodec:
+        return Codec.shared(RunningText(tokenizer=tokenizer, block_length=self.block_length))
 
     def _task(
         self,
@@ -146,16 +176,6 @@ class TextData:
             held_out=held_out or {},
         )
 
-    @property
-    def _held_out(self) -> list[str]:
-        """Parts without a file of their own, in their order in the training text."""
-        return [part for part in ("validation", "test") if not getattr(self, part)]
-
-    @property
-    def _named(self) -> list[str]:
-        """Parts with a file of their own, but for training."""
-        return [part for part in ("validation", "test") if getattr(self, part)]
-
 
 def _read_rows(path: Path) -> list[str]:
     lines = []
@@ -177,11 +197,72 @@ def _read(source: str, *, part: str) -> list[str]:
 
 def _blocks(codec: TextCodec, lines: Sequence[str]) -> LazyExamples:
     """Text as examples of `block_length` tokens, an end id after each line."""
-    side, starts = codec.source, range(0, len(lines), LINES_AT_ONCE)
-    tokens = np.concatenate([side.tokenizer.encode_lines(lines[first : first + LINES_AT_ONCE]) for first in starts])
-    return blocks(tokens, length=side.block_length, padding_id=codec.padding_id)
+    _write(lines, codec, writer := StoreWriter())
+    return stored_blocks(writer.in_memory(), codec)
 
 
-def _stored(codec: TextCodec, store: TokenStore) -> LazyExamples:
-    """The text of a store as such examples."""
-    return stored_blocks(store, length=codec.source.block_length, padding_id=codec.padding_id)
+def _write(lines: Iterable[str], codec: TextCodec, writer: StoreWriter) -> None:
+    tokenizer = codec.source.tokenizer
+    for batch in batches(lines, size=_size):
+        writer.append("tokens", tokenizer.encode_lines(batch), kind=smallest_kind(len(tokenizer)))
+
+
+def blocks(tokens: np.ndarray, *, length: int, padding_id: int = PADDING) -> LazyExamples:
+    """Return examples of `length` tokens each (the last may be shorter) from one array."""
+    return LazyExamples(
+        lambda index: Example((), tuple(tokens[index * length : (index + 1) * length].tolist()), padding_id=padding_id),
+        count=-(-len(tokens) // length),
+    )
+
+
+def stored_blocks(store: TokenStore, codec: TextCodec) -> LazyExamples:
+    """Return the tokens of a text as such examples."""
+    tokens, length = store.arrays["tokens"], codec.source.block_length
+    examples = blocks(tokens, length=length, padding_id=codec.padding_id)
+    if store.folder is None:
+        return examples
+    return MappedExamples(
+        examples.__getitem__,
+        count=len(examples),
+        sizes=lambda indices: np.minimum(length, len(tokens) - indices * length),
+        digest=f"blocks of {length}: {store.digest}",
+        longest_target=min(length, len(tokens)),
+    )
+
+
+def _size(line: str) -> int:
+    return len(line) + 1
+
+
+def hold_out(found: Survey[str], shares: Mapping[str, float], *, index: StoreIndex, source: str) -> int:
+    """Give the last lines of a text to the parts of `shares`, which are in their order in it, without blank lines at
+    its end; return how many lines are left to train on.
+
+    Each part has its share of all lines, as far as the last lines of the survey go.
+    """
+    name, end = show_path(source), len(found.tail)
+    while end and not found.tail[end - 1].strip():
+        end -= 1
+    rest, count = found.tail[:end], found.count - len(found.tail) + end
+    if not rest:
+        raise UserError(f"{name}:{found.count}: all lines up to here are blank; expected text")
+    most = count if len(rest) == count else len(rest) // max(1, len(shares))
+    sizes = {part: min(max(round(share * count), 1), most) for part, share in shares.items()}
+    named = f"name a file with --data.{' and --data.'.join(sizes)}"
+    if 0 in sizes.values() or sum(sizes.values()) >= count:
+        parts = " and ".join(sizes)
+        raise UserError(
+            f"{name}:{count}: the last line; too few lines, or too long ones, to hold out for {parts}: {named}"
+        )
+    where = f"lines of {name}"
+    for part, size in reversed(sizes.items()):  # the test is cut off first, and so has the last lines
+        lines, rest, count = rest[-size:], rest[:-size], count - size
+        if not any(map(str.strip, lines)):
+            raise UserError(
+                f"{name}:{count + 1}: the lines from here on that would be held out for {part} are blank: name a file "
+                f"with --data.{part}"
+            )
+        index.held_out[part] = [{"text": line} for line in lines]
+        index.notes += (f"{part}: the last {size:,} {where}",)
+        where = f"lines before those of the {part}"
+    return count
