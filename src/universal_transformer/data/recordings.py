@@ -6,7 +6,6 @@ validation. The recordings lie in the folder ``recordings``, or in ``recordings.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,7 +62,7 @@ class RecordedFrames:
     def sound(self, recording: Recording) -> Sound:
         """Return a recording itself."""
         where, content = self._files[recording.path]
-        return decode_sound(io.BytesIO(content), size=len(content), where=where)
+        return decode_sound(content, where=where)
 
 
 def recorded_frames() -> RecordedFrames:

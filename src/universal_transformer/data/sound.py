@@ -20,7 +20,6 @@ import os
 import struct
 from dataclasses import dataclass
 from functools import cache
-from io import BufferedIOBase
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 
 from universal_transformer.data.example import Frames
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import read_bytes, show, show_path
 
 Samples = NDArray[np.float32]
 """Samples [time] between -1 and 1."""
@@ -42,6 +41,8 @@ SHORTEST, LONGEST = 0.05, 30.0  # seconds
 LEAST_RATE, MOST_RATE = 4000, 192_000  # samples a second
 MOST_NUMBERS = 2**24
 """Most samples of a file, times channels: 64 MiB."""
+MOST_BYTES = 8 * MOST_NUMBERS + 2**20
+"""Most bytes of a file: of numbers of 64 bits, and what stands before them."""
 SILENCE = 1e-4
 """A clip whose peak is lower has no sound: three steps of 16 bits."""
 FLOOR = 1e-4
@@ -85,22 +86,17 @@ def read_sound(path: str | Path) -> Sound:
     longer than `LONGEST` seconds, or with a sample that is not finite. At most `MOST_NUMBERS` numbers are read.
     """
     where = show_path(path)
-    try:
-        if not os.path.isfile(path):  # a pipe or a device may have no end
-            found = "not a file" if os.path.exists(path) else "no such file"
-            raise UserError(f"{where}: {found}; expected a WAV or FLAC file")
-        with open(path, "rb") as stream:
-            return decode_sound(stream, size=os.fstat(stream.fileno()).st_size, where=where)
-    except UserError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
-        raise UserError(f"{where}: cannot be read ({show(str(error))})") from error
+    if not os.path.isfile(path):  # a pipe or a device may have no end
+        found = "not a file" if os.path.exists(path) else "no such file"
+        raise UserError(f"{where}: {found}; expected a WAV or FLAC file")
+    return decode_sound(read_bytes(Path(path), max_bytes=MOST_BYTES, what="a WAV or FLAC file"), where=where)
 
 
-def decode_sound(stream: BufferedIOBase, *, size: int, where: str) -> Sound:
-    """Do what `read_sound` does with an open file of `size` bytes; messages name it `where`."""
+def decode_sound(content: bytes, *, where: str) -> Sound:
+    """Do what `read_sound` does with the content of a file; messages name it `where`."""
+    stream = io.BytesIO(content)
     soundfile = _library("soundfile")
-    _check_wav_header(stream, size=size, where=where)
+    _check_wav_header(stream, size=len(content), where=where)
     try:
         with soundfile.SoundFile(stream) as file:
             _check_shape(file, where=where)
@@ -126,7 +122,7 @@ def decode_sound(stream: BufferedIOBase, *, size: int, where: str) -> Sound:
     return Sound((samples / peak).astype(np.float32), tuple(notes))
 
 
-def _check_wav_header(stream: BufferedIOBase, *, size: int, where: str) -> None:
+def _check_wav_header(stream: io.BytesIO, *, size: int, where: str) -> None:
     """UserError if a WAV file states more bytes of samples than it has; the stream is at its beginning again."""
     begin = stream.read(12)
     order = {b"RIFF": "<", b"RIFX": ">"}.get(begin[:4], "")

@@ -20,7 +20,7 @@ from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.label import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
-from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import check
 
 MAX_LABELS = 10_000
 
@@ -36,23 +36,11 @@ class LabelledData(OwnFiles):
     train: str = ""
     """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label"; for two texts
     with one label, `text<TAB>text<TAB>label`, or a "text" of [text, text]. Any file may end in .gz."""
-    validation: str = ""
-    """Validation texts, like `train`; without it a part of the training texts is held out."""
-    test: str = ""
-    """Test texts, like `train`; without it the validation texts are scored."""
     tokenizer: str = "word"
     """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
     (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
-    vocabulary_size: int = 20000
-    """At most so many different tokens."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: AtLeastTwo = 256
-    """Tokens of the longest text, <end> included; longer texts are left out and counted."""
-    validation_fraction: Share = 0.05
-    """Part of the training texts held out if no validation file is named."""
-    seed: NumberOf = 0
-    """Seed of what is held out."""
     group: str = ""
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
 

@@ -18,6 +18,7 @@ from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.task import HeldOut, Saved, Task
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share
 
 PARTS = ("train", "validation", "test")
 
@@ -32,6 +33,7 @@ class Encoded:
     """Rows that are held out of it to validate on."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class OwnFiles(ABC):
     """Base of a task on rows of your own files; its fields say where they are."""
 
@@ -40,12 +42,20 @@ class OwnFiles(ABC):
     """What a row is, in the plural."""
     needs: ClassVar[tuple[str, ...]] = ()
     """What a training file may have, for the message to a user who names none."""
-    train: str
-    validation: str
-    test: str
-    validation_fraction: float
-    seed: int
-    max_length: int
+    train: str = ""
+    """Rows to train on."""
+    validation: str = ""
+    """Rows to validate on, like `train`; without it a part of the training rows is held out."""
+    test: str = ""
+    """Test rows, like `train`; without it the validation rows are scored."""
+    vocabulary_size: int = 20_000
+    """At most so many different tokens."""
+    max_length: AtLeastTwo = 256
+    """Tokens of the longest source or target, <end> included; longer rows are left out and counted."""
+    validation_fraction: Share = 0.05
+    """Part of the training rows held out if no validation file is named."""
+    seed: NumberOf = 0
+    """Seed of what is held out."""
 
     @property
     @abstractmethod

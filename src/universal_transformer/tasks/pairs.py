@@ -28,7 +28,7 @@ from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.stores import check_same
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
-from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import AtLeastOne, NumberOf, check
 
 PairsCodec = Codec[Text, Text]
 
@@ -49,29 +49,18 @@ class PairsData(OwnFiles):
     files, read in the order of their names, or hf:NAME[:CONFIG[:SPLIT]], a data set of the hub, or hf:FOLDER."""
     train_target: str = ""
     """Target side of `train`, if it is a file of its own: line n belongs to line n."""
-    validation: str = ""
-    """Validation pairs, like `train`; without it a part of the training pairs is held out."""
     validation_target: str = ""
     """Target side of `validation`, if it is a file of its own."""
-    test: str = ""
-    """Test pairs, like `train`; without it the validation pairs are scored."""
     test_target: str = ""
     """Target side of `test`, if it is a file of its own."""
     tokenizer: str = "bpe"
     """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
     (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
     vocabulary_size: int = 8000
-    """At most so many different tokens."""
     shared_vocabulary: bool = True
     """One vocabulary and one embedding table for both sides; otherwise one for each."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: AtLeastTwo = 256
-    """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
-    validation_fraction: Share = 0.05
-    """Part of the training pairs held out if no validation file is named."""
-    seed: NumberOf = 0
-    """Seed of what is held out."""
     group: str = ""
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
     metric: Literal["bleu", "sequence", "rouge"] = "bleu"

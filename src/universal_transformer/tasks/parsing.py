@@ -24,7 +24,7 @@ from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tree import Brackets
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 
 MOST_LABELS = 1000
 
@@ -38,19 +38,12 @@ class ParsingData(OwnFiles):
     train: str = ""
     """Training trees in brackets, one a line, each word with its part of speech: (S (NP (DT the) (NN dog)) …). Without
     it, sentences are generated. Any file may end in .gz."""
-    validation: str = ""
-    """Validation trees, like `train`; without it a part of the training trees is held out."""
-    test: str = ""
-    """Test trees, like `train`; without it the validation trees are scored."""
     vocabulary_size: int = 20000
     """At most so many different words; a word that training has once is unknown. Marks of punctuation are always known,
     because scores leave them out."""
     lower_case: bool = False
     """Turn all words into lower case."""
-    max_length: AtLeastTwo = 256
-    """Tokens of the longest sentence or tree, <end> included; longer ones are left out and counted."""
     validation_fraction: Share = 0.1
-    """Part of the training trees held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of the generated sentences, or of what is held out."""
     train_sentences: AtLeastOne = 30_000

@@ -48,20 +48,14 @@ class OwnPictures(OwnFiles):
     train: str = ""
     """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
     picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
-    validation: str = ""
-    """Validation captions, like `train`; without it a part of the training pictures is held out."""
-    test: str = ""
-    """Test captions, like `train`; without it the validation pictures are scored."""
     data_dir: str = ""
     """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     tokenizer: str = "character"
     """What a token of a caption is: character, whitespace, word, bpe, or a tokenizer file."""
     vocabulary_size: int = 4000
-    """At most so many different tokens."""
     max_length: AtLeastTwo = 64
     """Tokens of the longest caption, <end> included; longer ones are left out and counted."""
     validation_fraction: Share = 0.1
-    """Part of the training pictures held out if no validation file is named."""
     limit: NumberOf = 0
     """Use at most so many of the handwritten digits of each part; 0: all."""
     seed: NumberOf = 0

@@ -41,10 +41,6 @@ class TaggedData(OwnFiles):
     train: str = ""
     """Training sentences in CoNLL columns: one token a line with its tag, a blank line between sentences. Any file may
     end in .gz."""
-    validation: str = ""
-    """Validation sentences, like `train`; without it a part of the training sentences is held out."""
-    test: str = ""
-    """Test sentences, like `train`; without it the validation sentences are scored."""
     token_column: AtLeastOne = 1
     """Column of the tokens, from 1 on (CoNLL-U: 2)."""
     tag_column: NumberOf = 0
@@ -56,9 +52,6 @@ class TaggedData(OwnFiles):
     max_length: AtLeastOne = 256
     """Tokens of the longest sentence; longer ones are left out and counted."""
     validation_fraction: Share = 0.1
-    """Part of the training sentences held out if no validation file is named."""
-    seed: NumberOf = 0
-    """Seed of what is held out."""
 
     def __post_init__(self) -> None:
         check(self, field="data")

@@ -107,9 +107,8 @@ class TextData:
             path = getattr(self, part)
             return _blocks(codec, _read(path, part=part) if path else _read_rows(saved.rows(part)))
 
-        examples: dict[str, Examples] = {
-            part: DeferredExamples(partial(read, part)) for part in ("train", "validation")
-        }
+        later = ("train", "validation")
+        examples: dict[str, Examples] = {part: DeferredExamples(partial(read, part)) for part in later}
         notes = ["test: the last lines of the training text"] * (not self.test)
         return self._task(codec, examples | {"test": read("test")}, notes)
 
@@ -118,27 +117,21 @@ class TextData:
         shares = {part: getattr(self, f"{part}_fraction") for part in PARTS if not getattr(self, part)}
         if not is_large(self.train, limit=self.memory_mb):
             writer = StoreWriter()
-            return self._write(writer, learn, shares), writer.in_memory()
-        choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
-        codec, store = store_on_disk(
-            [self.train],
-            [*choice, sorted(shares.items())],
-            lambda writer: self._write(writer, self._learn, shares),
-        )
+            return self._write(writer, learn=learn, shares=shares), writer.in_memory()
+        key = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        make = partial(self._write, learn=self._learn, shares=shares)
+        codec, store = store_on_disk([self.train], [*key, sorted(shares.items())], make)
         return self._codec(codec.source.tokenizer), store
 
-    def _write(self, writer: StoreWriter, learn: Learn, shares: Mapping[str, float]) -> TextCodec:
+    def _write(self, writer: StoreWriter, *, learn: Learn, shares: Mapping[str, float]) -> TextCodec:
         """Write "tokens", with an end id after each line; a text that is written to memory is read once."""
         whole = writer.folder is None
         found = survey(self._lines(SEEN), size=_size, whole=whole)
         num_train = hold_out(found, shares, index=writer.index, source=self.train)
         sample = found.sample[: -(-num_train // found.stride)]
         codec = self._codec(learn(sample))
-        _write(
-            sample if whole else islice(self._lines(f"of {found.characters / 1e6:,.0f} {ENCODED}"), num_train),
-            codec,
-            writer,
-        )
+        again = islice(self._lines(f"of {found.characters / 1e6:,.0f} {ENCODED}"), num_train)
+        _write(sample if whole else again, codec, writer)
         writer.index.notes = (*learned_note(len(sample), num_train, what="lines"), *writer.index.notes)
         return codec
 
