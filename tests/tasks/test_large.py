@@ -112,6 +112,14 @@ def test_few_pairs_of_a_large_file_are_held_out(tmp_path, monkeypatch, name, mos
     assert len(task.validation) == round(share * len(PAIRS)) < 0.2 * len(PAIRS)
 
 
+def test_rows_that_are_encoded_together_may_all_be_held_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "TOGETHER", 1)
+    data = PairsData(train=write_pairs(tmp_path / "a.tsv", PAIRS[:4]), tokenizer="character", validation_fraction=0.75)
+    for seed in range(4):  # of four rows, three are held out: of some seed the first
+        task = mapped(dataclasses.replace(data, seed=seed))
+        assert (len(task.train), len(task.validation)) == (1, 3)
+
+
 def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir, monkeypatch):
     path = write(tmp_path / "a.txt")
     data = TextData(train=path)

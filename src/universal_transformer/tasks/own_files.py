@@ -214,7 +214,7 @@ class RowEncoder:
             for row, source_ids, target_ids in zip(rows, sources, targets, strict=True)
             if source.fits(source_ids) and target.fits(target_ids)
         ]
-        self.first = self.first if self.rows else rows[0].line
+        self.first = rows[0].line if rows and not self.rows else self.first
         self.rows, self.kept = self.rows + len(rows), self.kept + len(examples)
         if target.unknown_id is not None:
             self.unknown += sum(target.unknown_id in target_ids for target_ids in targets)
