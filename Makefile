@@ -21,7 +21,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) -m "not slow and not compiled"
-	$(BIN)/pytest -q -m "compiled and not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal -m "compiled and not slow"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import torch
 
 import paper  # noqa: F401 - enters its tasks and recipes, as commands in a clone do
 from universal_transformer.execution import policy
+from universal_transformer.tasks import AlgorithmicData, BabiData, StoriesData
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
@@ -34,6 +35,11 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_collection_modifyitems(items):
+    """The tests that may take longest come first, so that no process waits for one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.fixture(autouse=True)
 def check_first_calls(request, monkeypatch):
     """The first calls of a test are those that differ: checks of all calls take five times as long as the tests."""
@@ -49,6 +55,23 @@ def seed():
     dtype = torch.get_default_dtype()
     yield
     torch.set_default_dtype(dtype)
+
+
+LOADED = {}
+
+
+@pytest.fixture
+def loaded_once(monkeypatch):
+    """The data of the models in the package are loaded by the first test that asks for them with this fixture."""
+    for kind in (AlgorithmicData, BabiData, StoriesData):
+
+        def load(data, saved=None, load=kind.load):
+            key = data, os.environ.get("UT_DATA")
+            if key not in LOADED:
+                LOADED[key] = load(data, saved)
+            return LOADED[key]
+
+        monkeypatch.setattr(kind, "load", load)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import forked
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -16,10 +18,28 @@ NEEDS = {"ray_train": "ray"}
 """Packages that are not installed for the tests; without them an example is not run."""
 
 
+SHORTER = {
+    "minimal": ("range(101)", "range(11)"),
+    "own_halting_rule": ("updates=400", "updates=40"),
+    "own_task": ('"60"', '"11"'),
+    "pictures": ("6, 3, 150", "6, 3, 15"),
+    "sounds": ("3, 300", "3, 30"),
+    "training_loop": ("range(150)", "range(15)"),
+    "turing_machine": (" 1000, ", " 100, "),
+}
+"""Example -> its number of updates or tapes, and fewer of them, which run the same code."""
+
+
+@pytest.mark.parametrize("length", ["shorter", pytest.param("whole", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_runs(path, tmp_path):
+def test_runs(path, length, tmp_path):
     pytest.importorskip(NEEDS.get(path.stem, "universal_transformer"))
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    if length == "shorter" and path.stem in SHORTER:
+        text, shorter = path.read_text(encoding="utf-8"), SHORTER[path.stem]
+        assert shorter[0] in text
+        path = tmp_path / path.name
+        path.write_text(text.replace(*shorter), encoding="utf-8")
+    done = forked.run(path, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

@@ -6,6 +6,8 @@ from universal_transformer.cli import main
 from universal_transformer.evaluation.metrics import METRICS
 from universal_transformer.evaluation.report import Report
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 
 @pytest.fixture
 def scored(tmp_path, monkeypatch):

@@ -1,13 +1,11 @@
 """Positions spread over processes give what one process gives, and every process receives what the formula says."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 from small_models import small
 from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.errors import UserError
@@ -25,14 +23,7 @@ TOLERANCE = 1e-10
 def found(tmp_path_factory):
     """What `context_parallel.py` writes."""
     file = tmp_path_factory.mktemp("context_parallel") / "found.json"
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(file)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = forked.run(SCRIPT, file)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(file.read_text())
 

@@ -1,7 +1,10 @@
 """The warnings of collapsed halting, against the recorded runs: the page is the one that its script computes."""
 
 import runpy
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from small_results import result
 
@@ -9,13 +12,21 @@ ROOT = Path(__file__).parents[2]
 DEEP_DECODER = "nearly all decoder positions take all steps (steps 3.99 ± 0.15 of at most 4): an advice"
 
 
-def test_the_page_about_collapse_is_computed_from_the_recorded_runs():
-    page = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))["page"]()
-    assert page == (ROOT / "results" / "studies" / "collapse_warnings.md").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def script():
+    """The functions of the script, which reads the recorded runs once."""
+    functions = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))["page"].__globals__
+    for name in ("read_tables", "read_defaults"):
+        functions[name] = cache(lambda read=functions[name]: [*read()])
+    return functions
 
 
-def test_each_side_that_halts_is_listed_with_its_recorded_steps():
-    of_result = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))["of_result"]
+def test_the_page_about_collapse_is_computed_from_the_recorded_runs(script):
+    assert script["page"]() == (ROOT / "results" / "studies" / "collapse_warnings.md").read_text(encoding="utf-8")
+
+
+def test_each_side_that_halts_is_listed_with_its_recorded_steps(script):
+    of_result = script["of_result"]
     counts = {"encoder": [0, 100, 0, 0], "decoder": [10, 20, 30, 40]}
     found = list(of_result(result("reverse/ut-halting", table="table4", steps=counts), 0.25))
     assert [(one.side, one.max_steps, one.mean, one.excess) for one in found] == [
@@ -28,9 +39,8 @@ def test_each_side_that_halts_is_listed_with_its_recorded_steps():
     assert (decoder.side, decoder.mean, decoder.spread) == ("decoder", 3.99, 0.15)
 
 
-def test_no_recorded_side_is_warned_about_wrongly_or_missed():
+def test_no_recorded_side_is_warned_about_wrongly_or_missed(script):
     """A label that the warnings do not use: at least 95 % of the positions take the same number of steps."""
-    script = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))
     sides = [side for one, excess in script["read_tables"]() for side in script["of_result"](one, excess)]
     sides += script["read_defaults"]()
     assert len(sides) > 40

@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
+import forked
 from paper import command
 from paper.runs import Runner
 from small_stories import write_stories
@@ -140,10 +139,9 @@ def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
 
 
 def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
-    code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2,4"]
     file = place / "results" / "paper" / "table1.jsonl"
-    process = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.DEVNULL)
+    process = forked.start("ut", *command)
     try:
         deadline = time.monotonic() + 60
         while not (file.exists() and file.read_bytes()) and time.monotonic() < deadline:
@@ -151,7 +149,7 @@ def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
         time.sleep(0.3)  # into the second run
     finally:
         process.kill()
-        process.wait()
+        process.join()
     before = file.read_bytes()
     assert before.count(b"\n") == 1
     assert main(command) == 0
@@ -227,17 +225,17 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending):
-    code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [*COMMAND, "--minutes", "0.25", "--tasks", "1", "--seeds", "2", "--processes", "2"]
+    command = [*COMMAND, "--minutes", "0.1", "--tasks", "1", "--seeds", "2", "--processes", "2"]
     folders = place / "runs" / "table1" / "10k-single" / "ut-halting" / "1"
-    process = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.DEVNULL)
+    process = forked.start("ut", *command)
     try:
         deadline = time.monotonic() + 60
         while len(list(folders.glob("*/metrics.jsonl"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.3)
-        process.send_signal(ending)
-        assert process.wait(timeout=60) == (130 if ending == signal.SIGINT else -ending)
+        os.kill(process.pid, ending)
+        process.join(60)
+        assert process.exitcode == (130 if ending == signal.SIGINT else -ending)
         while len(list(folders.glob("*/checkpoints/*"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:

@@ -31,6 +31,7 @@ def test_they_are_small_enough_to_be_part_of_the_package():
 
 
 @each
+@pytest.mark.usefixtures("loaded_once")
 def test_the_sample_scores_what_the_card_says(name, capsys, request):
     if "data_dir" in RunConfig.load(FOLDER / name / "config.json").to_dict()["data"]["fields"]:
         request.getfixturevalue("shared_data")

@@ -16,7 +16,7 @@ from torture.saves import undisturbed
 
 TIMES = 20
 SECONDS = 5.0
-LONG = {"training__max_updates": 400, "training__validate_every": 1_000, "training__save_minutes": 5}
+LONG = {"training__max_updates": 200, "training__validate_every": 1_000, "training__save_minutes": 5}
 """A run that is still going on when the signal comes, and that saves nothing of its own accord."""
 
 

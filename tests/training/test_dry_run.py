@@ -130,6 +130,13 @@ def test_it_says_whether_halted_positions_are_left_out_or_why_not(fields, lines)
     assert halted_positions(build_on_meta(config_of(**SIZES, **fields))) == lines
 
 
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """No update is made to measure it."""
+    monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
+
+
+@pytest.mark.usefixtures("unmeasured")
 def test_a_dry_run_prints_what_happens_to_halted_positions(capsys):
     fields = ["--train-stories", "200", "--halting.state", "evolving"]
     assert main(["train", "stories", "--dry-run", *fields]) == 0
@@ -165,6 +172,7 @@ DRY_RUN = [name for name in RECIPES if name not in {*OWN_FILES, *NOT_FETCHED}]
 @pytest.mark.parametrize(
     "name", [name if name in MAIN else pytest.param(name, marks=pytest.mark.slow) for name in DRY_RUN]
 )
+@pytest.mark.usefixtures("unmeasured")
 def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
     real = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("UT_DATA") or real)
@@ -172,7 +180,6 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setenv("UT_DATA", str(folder))
     monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
     monkeypatch.setattr(dry_run, "EXAMPLES", 256)
-    monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     monkeypatch.setattr(train, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data
     many = isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData)
@@ -220,6 +227,7 @@ def test_missing_files_that_only_a_user_can_bring_are_named(name, capsys, tmp_pa
 
 
 @pytest.mark.parametrize("name", OWN_FILES)
+@pytest.mark.usefixtures("unmeasured")
 def test_your_own_files_dry_run(name, capsys, tmp_path):
     file = tmp_path / "own.tsv"
     lines = (f"the number {number}\t{'odd' if number % 2 else 'even'}\n\n" for number in range(40))
@@ -228,8 +236,8 @@ def test_your_own_files_dry_run(name, capsys, tmp_path):
     assert "parameters" in capsys.readouterr().out
 
 
-def test_twice_the_steps_cost_about_twice_as_much(monkeypatch):
-    monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
+@pytest.mark.usefixtures("unmeasured")
+def test_twice_the_steps_cost_about_twice_as_much():
     config = RECIPES["stories"]()
     data = dataclasses.replace(config.data, train_stories=100, validation_stories=5, test_stories=5)
     deep = with_fields(config.model, max_steps=2 * config.model.max_steps)

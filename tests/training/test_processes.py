@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import forked
 from universal_transformer.data.example import Example
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.training import processes as process_groups
@@ -39,6 +41,27 @@ def launch(size: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+def train_together(size: int, folder: Path, updates: int) -> None:
+    """The runs of `SCRIPT` by as many processes as torchrun would start, with the variables that it would set."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(size)}
+    errors = [folder / f"errors-{rank}-of-{size}" for rank in range(size)]
+    started = [
+        forked.start(
+            SCRIPT,
+            folder,
+            updates,
+            files=(os.devnull, os.devnull, path),
+            variables=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank, path in enumerate(errors)
+    ]
+    for process, path in zip(started, errors, strict=True):
+        process.join()
+        assert process.exitcode == 0, path.read_text()[-3000:]
+
+
 def lines(folder: Path, *, event: str) -> list[dict]:
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [line for line in found if line["event"] == event]
@@ -55,8 +78,7 @@ def runs(size, tmp_path_factory):
     """The folder with the runs of each number of processes."""
     folder = tmp_path_factory.mktemp("processes")
     for count, updates in ((size, BEGUN), (1, SMALL["training.max_updates"])):
-        done = launch(count, SCRIPT, folder, updates)
-        assert done.returncode == 0, done.stderr[-3000:]
+        train_together(count, folder, updates)
     return folder
 
 
