@@ -17,7 +17,15 @@ from types import MappingProxyType
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["__main__", "forked", "paper", *(f"universal_transformer.cli.{name}" for name in ("train", "evaluate", "predict"))]
+    [
+        "__main__",
+        "torch._dynamo",  # which the first optimizer imports
+        "universal_transformer.runs.trainer",
+        "universal_transformer.runs.opened",
+        "universal_transformer.evaluation.pipeline",
+        "paper",
+        "forked",
+    ]
 )
 
 
