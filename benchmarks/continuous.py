@@ -22,8 +22,7 @@ from benchmarks.random_models import QUICK, SPREAD, BenchmarkSizes, bisect, with
 from benchmarks.result import Measurement, Settings
 from benchmarks.timing import Side, alternate, comparison
 from universal_transformer.axes import Int, Tensor
-from universal_transformer.decoding import DecodingOptions, Generated, Request, Sampling, generate, generate_stream
-from universal_transformer.decoding.sampling import Continuation
+from universal_transformer.decoding import DecodingOptions, Generated, Sampling, generate, generate_stream
 from universal_transformer.execution import policy
 from universal_transformer.models.components import DepthConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.model_config import ModelConfig
@@ -72,20 +71,22 @@ def random_language_model(workload: BenchmarkSizes, *, share: float) -> tuple[La
     return model, prompts
 
 
-def in_batches(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
+def in_batches(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> list[Generated]:
     """Continue batches of ``workload.batch`` prompts, one batch after the other."""
+    results = []
     for first in range(0, len(prompts), workload.batch):
         batch = prompts[first : first + workload.batch]
         numbers = range(first, first + len(batch))
         options = DecodingOptions(max_new_tokens=workload.length, sampling=SAMPLING)
-        generate(model, batch, options, indices=numbers)
+        results += generate(model, batch, options, indices=numbers)
+    return results
 
 
 def in_slots(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
     """Continue all prompts in ``workload.batch`` slots."""
     for _ in generate_stream(
         model,
-        [Request(number, prompt) for number, prompt in enumerate(prompts)],
+        enumerate(prompts),
         slots=workload.batch,
         capacity=PROMPT + workload.length,
         options=DecodingOptions(max_new_tokens=workload.length, sampling=SAMPLING),
@@ -103,16 +104,8 @@ def steps_taken(
     model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes
 ) -> Int[Tensor, "request token"]:
     """Number of steps of every new token of every prompt."""
-    found: dict[int, list[float]] = {}
-    result = Continuation.result
-
-    def watched(row: Continuation) -> Generated:
-        found[len(found)] = list(row.steps)
-        return result(row)
-
-    with patch.object(Continuation, "result", watched):
-        in_batches(model, prompts, workload)
-    return torch.tensor(list(found.values())).long()
+    found = in_batches(model, prompts, workload)
+    return torch.tensor([result.token_steps for result in found]).long()
 
 
 def bound(steps: Int[Tensor, "request token"], *, rows: int) -> float:

@@ -17,7 +17,7 @@ SIZES = {
 COORDINATES = {
     "sinusoidal": {},
     "split": {"coordinate_layout": "split"},
-    "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "scale_step_table": True},
+    "learned": {"position_coordinates": "learned", "step_coordinates": "learned"},
     "rotary": {"position_coordinates": "rotary"},
     "none": {"position_coordinates": "none", "step_coordinates": "none"},
     "concatenated": {"combine_coordinates": "concatenate"},

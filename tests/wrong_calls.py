@@ -117,9 +117,9 @@ CALLS = {
     ),
     "top_k without temperature": (lambda: ut.Sampling(top_k=3), "top_k=3: .*temperature"),
     "negative temperature": (lambda: ut.Sampling(temperature=-1.0), "temperature: expected a number, at least 0"),
-    "tokens that are numbers": (lambda: language.advance(floats, begun), "tokens of type torch.float32"),
-    "no new token": (lambda: language.advance(rows[:, :0], begun), r"tokens of shape \[2, 0\]"),
-    "tokens of other rows": (lambda: language.advance(rows[:1], begun), "tokens of 1 rows: the state is of 2"),
+    "tokens that are numbers": (lambda: language.target.advance(floats, begun), "tokens of type torch.float32"),
+    "no new token": (lambda: language.target.advance(rows[:, :0], begun), r"tokens of shape \[2, 0\]"),
+    "tokens of other rows": (lambda: language.target.advance(rows[:1], begun), "tokens of 1 rows: the state is of 2"),
     "half a beam": (lambda: pair.generate(rows, beams=2.5), "beams: expected a whole number, .*found 2.5"),
     "a penalty that is text": (
         lambda: pair.generate(rows, beams=ut.Beams(2, length_penalty="a")),

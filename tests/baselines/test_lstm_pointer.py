@@ -34,17 +34,15 @@ def test_the_probability_of_a_word_is_the_attention_to_its_occurrences():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("fields", [{}, {"bidirectional": True}])
-def test_only_words_in_front_of_the_question_have_a_probability(fields):
-    probability = small_lstm(**POINTER, **fields)(SOURCE).logits.exp()
+def test_only_words_in_front_of_the_question_have_a_probability():
+    probability = small_lstm(**POINTER)(SOURCE).logits.exp()
     torch.testing.assert_close(probability.sum(1), torch.ones(3).double())
     assert [row.nonzero().flatten().tolist() for row in probability > 1e-6] == [[4, 5], [4], [7, 8]]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("fields", [{}, {"bidirectional": True}])
-def test_neither_padding_nor_the_order_of_rows_changes_a_row(fields):
-    model = small_lstm(**POINTER, **fields)
+def test_neither_padding_nor_the_order_of_rows_changes_a_row():
+    model = small_lstm(**POINTER)
     expected = model(SOURCE).logits
     order = torch.tensor([2, 0, 1])
     torch.testing.assert_close(model(SOURCE[order]).logits, expected[order])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from fractions import Fraction
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch.func import functional_call
 from small_baselines import small_neural_gpu
 from training import tiny
 from universal_transformer.baselines.baseline_config import NeuralGpuConfig
-from universal_transformer.baselines.neural_gpu import gate, num_places
+from universal_transformer.baselines.neural_gpu import gate
 from universal_transformer.decoding import Beams, Sampling, beam_search, generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
@@ -56,7 +55,7 @@ def unit(module, image):
 def oracle(model, tokens):
     """Logits of every place of one source."""
     config = model.config
-    places = math.ceil(len(tokens) * config.output_ratio) + config.output_extra
+    places = len(tokens) + config.output_extra
     image = torch.zeros(config.width, config.image_width, places, dtype=torch.float64)
     for place, token in enumerate(tokens):
         image[:, 0, place] = model.source.input.weight[token] * config.width**0.5
@@ -79,7 +78,7 @@ def real(row):
 @torch.no_grad()
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"cutoff": 1.0, "num_layers": 1}, {"output_ratio": 1.5, "image_width": 3}, {"kernel_size": 1}],
+    [{}, {"cutoff": 1.0, "num_layers": 1}, {"output_extra": 3, "image_width": 3}, {"kernel_size": 1}],
     ids=str,
 )
 def test_it_is_the_equations_for_every_row_of_a_batch(fields):
@@ -168,7 +167,7 @@ def test_gradients_are_those_of_finite_differences():
 
 @torch.no_grad()
 def test_a_saved_model_comes_back_bit_for_bit(tmp_path):
-    model = small_neural_gpu(output_ratio=1.5).float()
+    model = small_neural_gpu(output_extra=3).float()
     model.save_pretrained(tmp_path)
     back = load_pretrained(tmp_path)
     assert back.config == model.config
@@ -192,9 +191,9 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
 
 def test_a_target_without_room_is_refused_with_the_field_to_raise():
     model = small_neural_gpu()
-    with pytest.raises(UserError, match=r"a target of 3 symbols.* allows 2: raise output_ratio=1 \(to 2, say\)"):
+    with pytest.raises(UserError, match=r"a target of 3 symbols.* allows 2: raise output_extra=1 by 1 at least"):
         model(torch.tensor([[3]]), torch.tensor([[3, 3, 2]]))
-    assert small_neural_gpu(output_ratio=2.0)(torch.tensor([[3]]), torch.tensor([[3, 3, 2]])).logits.shape[1] == 3
+    assert small_neural_gpu(output_extra=2)(torch.tensor([[3]]), torch.tensor([[3, 3, 2]])).logits.shape[1] == 3
 
 
 def test_what_it_does_not_do_is_refused():
@@ -202,12 +201,3 @@ def test_what_it_does_not_do_is_refused():
         generate(small_neural_gpu(), SOURCE, DecodingOptions(max_new_tokens=0))
     with pytest.raises(UserError, match="max_steps=3: a model of kind neural_gpu has no depth"):
         generate(small_neural_gpu(), SOURCE, DecodingOptions(max_steps=3))
-
-
-@pytest.mark.parametrize("hundredths", [100, 105, 110, 115, 120, 215, 240, 333])
-def test_places_are_those_of_exact_fractions(hundredths):
-    model = small_neural_gpu(output_ratio=hundredths / 100)
-    for symbols in (1, 7, 10, 25, 100, 512):
-        exact = math.ceil(Fraction(hundredths, 100) * symbols) + model.config.output_extra
-        assert num_places(torch.tensor([symbols]), config=model.config).tolist() == [exact]
-        assert model.target.limit(symbols) == exact

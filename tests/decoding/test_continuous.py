@@ -2,6 +2,7 @@
 
 import itertools
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_models import HALTING, small
-from universal_transformer.decoding.continuous import Request, generate_stream
+from universal_transformer.decoding.continuous import generate_stream
 from universal_transformer.decoding.generation import check_model
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.decoding.sampling import generate
@@ -20,6 +21,12 @@ from universal_transformer.models.call import GREEDY, Sampling
 from universal_transformer.registry import build
 from universal_transformer.rules import Exit
 from universal_transformer.typed import replaced
+
+
+class Request(NamedTuple):
+    number: int
+    tokens: list
+
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 STREAMS = {

@@ -52,7 +52,7 @@ def test_tokens_fed_in_chunks_give_the_logits_and_steps_of_one_pass(fields):
     for chunks in ([1] * LENGTH, [2, 6, 1]):
         state, logits, steps = model.start(source, capacity=LENGTH), [], []
         for chunk in tokens.split(chunks, dim=1):
-            logits.append(model.advance(chunk, state))
+            logits.append(model.target.advance(chunk, state))
             steps.append(state.trace.steps)
         torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits, rtol=0, atol=1e-9)
         assert torch.equal(torch.cat(steps, dim=1), whole.decoder.steps)
@@ -76,14 +76,14 @@ def test_prompts_of_different_lengths_continue_as_each_does_alone(fields, side):
         place = slice(6 - len(prompt), 6) if side == "left" else slice(0, len(prompt))
         tokens[row, place], padding[row, place] = prompt, False
     together = model.start(batch=3, capacity=9)
-    first = model.advance(tokens, together, padding=padding)
-    rest = [model.advance(column, together) for column in more.split(1, dim=1)]
+    first = model.target.advance(tokens, together, padding=padding)
+    rest = [model.target.advance(column, together) for column in more.split(1, dim=1)]
     for row, prompt in enumerate(prompts):
         alone = model.start(batch=1, capacity=9)
-        expected = model.advance(prompt.unsqueeze(0), alone)
+        expected = model.target.advance(prompt.unsqueeze(0), alone)
         torch.testing.assert_close(first[row][~padding[row]], expected[0], rtol=0, atol=1e-9)
         for column, logits in zip(more[row], rest, strict=True):
-            expected = model.advance(column.view(1, 1), alone)
+            expected = model.target.advance(column.view(1, 1), alone)
             torch.testing.assert_close(logits[row], expected[0], rtol=0, atol=1e-9)
     assert together.lengths.tolist() == [length + 2 for length in lengths]
 
@@ -95,11 +95,11 @@ def test_reordered_rows_continue_like_rows_that_were_in_this_order(fields):
     tokens = shifted(model, torch.randint(2, 9, (3, LENGTH)))
     index = torch.tensor([2, 0, 0, 1, 2])
     state = model.start(source, capacity=LENGTH)
-    model.advance(tokens[:, :3], state)
+    model.target.advance(tokens[:, :3], state)
     state.reorder(index)
-    moved = model.advance(tokens[index, 3:], state)
+    moved = model.target.advance(tokens[index, 3:], state)
     state = model.start(source[index], capacity=LENGTH)
-    expected = model.advance(tokens[index], state)[:, 3:]
+    expected = model.target.advance(tokens[index], state)[:, 3:]
     torch.testing.assert_close(moved, expected, rtol=0, atol=1e-9)
 
 

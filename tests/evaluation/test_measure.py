@@ -386,7 +386,7 @@ def test_a_learned_table_of_positions_limits_answers_and_cuts_them(copying):
 
 def test_a_model_that_writes_all_tokens_at_once_has_its_limit_from_training():
     options, model = DecodingOptions(), small_neural_gpu()
-    assert "model.output_ratio" in options.longer_answers(model)
+    assert "model.output_extra" in options.longer_answers(model)
     assert "--max-new-tokens" in dataclasses.replace(options, max_new_tokens=3).longer_answers(model)
 
 

@@ -5,7 +5,7 @@ import pytest
 from small_models import small
 from small_task_models import model_for
 from universal_transformer import memory
-from universal_transformer.decoding import DecodingOptions, Request, beam_search, generate, generate_stream
+from universal_transformer.decoding import DecodingOptions, beam_search, generate, generate_stream
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
@@ -29,7 +29,7 @@ def test_a_depth_that_cannot_be_is_refused_everywhere(options, said, halting, co
     for work in (
         lambda: generate(model, [[1, 3]], DecodingOptions(max_new_tokens=2, **options)),
         lambda: beam_search(model, [[1, 3]], DecodingOptions(beams=2, max_new_tokens=2, **options)),
-        lambda: generate_stream(model, [Request(0, [1, 3])], capacity=9, options=DecodingOptions(**options)),
+        lambda: generate_stream(model, [(0, [1, 3])], capacity=9, options=DecodingOptions(**options)),
         lambda: predict(of_task, copying.codec, [], options=DecodingOptions(**options)),
         lambda: evaluate(of_task, copying, options=DecodingOptions(**options)),
     ):

@@ -58,7 +58,7 @@ def test_the_exchanged_bytes_are_those_of_the_formula(found, size, kind):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"transition": "separable_convolution"}, "from its neighbours"),
+        ({"transition": "separable_convolution"}, "a transition of neighbours"),
     ],
 )
 def test_a_model_whose_positions_interact_otherwise_is_refused(fields, reason):

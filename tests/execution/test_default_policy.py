@@ -95,7 +95,7 @@ def test_token_by_token_is_all_at_once(norm, runs):
     runs.clear()
     state = model.start(batch=len(ids), capacity=8)
     fed = torch.cat((torch.full_like(ids[:, :1], 1), ids[:, :-1]), dim=1)
-    pieces = [model.advance(part, state) for part in (fed[:, :3], *fed[:, 3:].split(1, dim=1))]
+    pieces = [model.target.advance(part, state) for part in (fed[:, :3], *fed[:, 3:].split(1, dim=1))]
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole, **NEAR)
     assert runs
 

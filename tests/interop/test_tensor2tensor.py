@@ -395,6 +395,6 @@ def test_parts_without_an_embedding_are_bodies():
 def test_a_model_that_sees_the_future_scores_but_does_not_generate():
     variables, hp = checkpoint("full", ACT | {"act_type": "global"})
     model = t2t.load(variables, hp)
-    assert model.config.tensor2tensor.allow_look_ahead
+    assert model.config.looks_ahead
     with pytest.raises(UserError, match="not generate"):
         model.start(torch.ones(1, 3, dtype=torch.long), capacity=4)

@@ -79,7 +79,7 @@ def test_concatenated_coordinates_are_one_matrix_over_the_parts(position):
 
 def test_a_learned_step_table_is_scaled_by_the_square_root_of_its_channels():
     for fields, channels in (({}, 8), ({"combine_coordinates": "concatenate"}, 16)):
-        module = stir(official_coordinates(step_coordinates="learned", scale_step_table=True, **fields))
+        module = stir(official_coordinates(step_coordinates="learned", zero_padding=True, **fields))
         table = module.step.weight
         assert table.shape == (3, channels)
         torch.testing.assert_close(module.signals(3, like=torch.zeros(1)), table * channels**0.5)
@@ -88,7 +88,7 @@ def test_a_learned_step_table_is_scaled_by_the_square_root_of_its_channels():
 @pytest.mark.parametrize("concatenate", [False, True])
 def test_learned_coordinates_learn(concatenate):
     fields = {"combine_coordinates": "concatenate"} if concatenate else {}
-    learned = {"position_coordinates": "learned", "step_coordinates": "learned", "scale_step_table": True}
+    learned = {"position_coordinates": "learned", "step_coordinates": "learned"}
     model = small(**CLASSIFIER, **learned, **fields)
     tables = [model.source.recurrence.coordinates.position.weight, model.source.recurrence.coordinates.step.weight]
     model(TOKENS[:1]).logits.sin().sum().backward()
@@ -187,7 +187,7 @@ def test_token_by_token_is_the_whole_target(fields):
     labels = torch.tensor([[3, 4, 5, 2], [6, 7, 8, 2]])
     tokens = torch.cat((torch.ones(2, 1, dtype=torch.long), labels[:, :-1]), dim=1)
     with torch.no_grad():
-        logits = torch.cat([model.advance(tokens[:, place : place + 1], state) for place in range(4)], dim=1)
+        logits = torch.cat([model.target.advance(tokens[:, place : place + 1], state) for place in range(4)], dim=1)
         torch.testing.assert_close(logits, model(labels).logits)
 
 
@@ -210,7 +210,7 @@ def test_the_problem_is_told_by_its_own_embedding():
 
 @pytest.mark.parametrize("fields", [{"position_start": "step"}, {"halting": True, "halting_scope": "sequence"}])
 def test_a_model_that_sees_the_future_scores_but_does_not_generate(fields):
-    model = small(allow_look_ahead=True, **fields)
+    model = small(**fields, num_target_spaces=1)
     assert model(TOKENS, LABELS).logits.shape == (3, 3, 9)
     with pytest.raises(UserError, match=r"depends on later tokens: it can score given targets but not generate"):
         model.start(TOKENS, capacity=3)
@@ -240,14 +240,12 @@ def test_a_model_that_sees_the_future_scores_but_does_not_generate(fields):
             {"step.residual": "state", "combine_coordinates": "concatenate"},
             "step.residual='state': coordinates are concatenated",
         ),
-        ({"position_start": "step"}, "tensor2tensor.shift_positions_by_step=True: lets a causal decoder"),
         ({**CLASSIFIER, "position_start": "step", "max_steps": "length"}, "needs a number of steps"),
         (
             {"architecture": "language_model", "halting.side": "decoder", "halting.rule": "ponder",
              "plain_layers_after": 1},
             "tensor2tensor.plain_layers_after=1: ponder needs the output",
         ),
-        ({"halting": True, "halting_scope": "sequence", "zero_padding": True}, "halting.scope='sequence': lets"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_with_the_reason(fields, message):
@@ -259,8 +257,8 @@ def test_what_cannot_work_is_refused_with_the_reason(fields, message):
     "fields",
     [
         {**CLASSIFIER, "position_start": "step"},
-        {"position_start": "step", "allow_look_ahead": True},
-        {"halting": True, "halting_scope": "sequence", "allow_look_ahead": True},
+        {"position_start": "step"},
+        {"halting": True, "halting_scope": "sequence", "zero_padding": True},
     ],
 )
 def test_what_can_is_not(fields):

@@ -234,13 +234,8 @@ def test_what_can_is_not(fields):
             "halting.side='encoder': a language_model has no encoder",
         ),
         ({**CLASSIFIER, "depth.decoder_max_steps": 3}, "depth.decoder_max_steps=3: applies only to an encoder_decoder"),
-        (
-            {**LANGUAGE_MODEL, "depth.decoder_min_steps": 3},
-            "depth.decoder_min_steps=3: applies only to an encoder_decoder",
-        ),
         ({"depth.min_steps": 7}, "depth.min_steps=7: at most max_steps=6"),
         ({"depth.min_steps": 4, "depth.decoder_max_steps": 3}, "depth.min_steps=4: at most max_steps=3"),
-        ({"depth.decoder_min_steps": 7}, "depth.decoder_min_steps=7: at most max_steps=6"),
     ],
 )
 def test_a_side_that_there_is_not_has_no_choices(changes, message):
@@ -255,7 +250,6 @@ def test_encoder_and_decoder_can_differ():
     )
     sides = (False, True)
     assert [config.max_steps_of(decoder=side) for side in sides] == [4, 8]
-    assert [config.min_steps_of(decoder=side) for side in sides] == [2, 2]
     assert [config.halts_in(decoder=side) for side in sides] == [True, False]
     assert (config.max_steps, config.halts, ModelConfig().halts) == (8, True, False)
 

@@ -82,16 +82,16 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
 
 
 @pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
-@pytest.mark.parametrize("independent", [False, True])
-def test_source_and_target_share_the_draw_unless_told_otherwise(offsets, independent):
-    model = small(position_offsets=offsets, independent_offsets=independent)
+def test_source_and_target_share_the_draw(offsets):
+    model = small(position_offsets=offsets)
     rows = torch.full((4, 5), 3), torch.full((4, 3), 3)
     draws = [model.train().positions({"source": rows[0], "target": rows[1]}, (None, None)) for _ in range(20)]
     for source, target in draws:
         assert source.shape == (4, 5)
         assert target.shape == (4, 3)
         assert int(source.max()) < 40
-    assert all(torch.equal(source[:, :3], target) for source, target in draws) != independent
+    assert all(torch.equal(source[:, :3], target) for source, target in draws)
+    assert not all(torch.equal(source, draws[0][0]) for source, _ in draws)
 
 
 def test_a_sequence_longer_than_the_positions_to_draw_from_is_refused():

@@ -72,7 +72,7 @@ def test_token_by_token_is_all_at_once(kind, architecture):
     steps, logits = [], []
     with torch.no_grad():
         for place in range(4):
-            logits.append(model.advance(tokens[:, place : place + 1], state))
+            logits.append(model.target.advance(tokens[:, place : place + 1], state))
             steps.append(state.trace.steps)
     torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits)
     assert torch.equal(torch.cat(steps, dim=1), whole.decoder.steps)

@@ -121,7 +121,7 @@ def test_positions_one_by_one_have_the_frames_of_all_at_once(given, depth):
     before = torch.cat((model.target.first(2), target[:, STRIDE - 1 :: STRIDE][:, :-1]), dim=1)
     for parts in ([1] * 4, [3, 1], [4]):
         state = model.start(source, capacity=4)
-        found = [model.advance(part, state) for part in torch.split(before, parts, dim=1)]
+        found = [model.target.advance(part, state) for part in torch.split(before, parts, dim=1)]
         made, stop = (torch.cat(side, dim=1) for side in zip(*found, strict=True))
         torch.testing.assert_close(made, whole.frames, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(stop, whole.stop, rtol=1e-4, atol=1e-5)

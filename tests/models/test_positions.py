@@ -22,16 +22,16 @@ from universal_transformer.nn.step_config import Sizes
 @given(
     length=st.integers(1, 12),
     spare=st.integers(0, 5),
-    offsets=st.sampled_from(("none", "random", "scattered", "spread")),
+    offsets=st.sampled_from(("random", "scattered", "spread")),
 )
 def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
     drawn = draw_positions(CoordinatesConfig(offsets=offsets, max_positions=length + spare), 7, length)
-    assert drawn.shape == (1 if offsets == "none" else 7, length)
+    assert drawn.shape == (7, length)
     assert drawn.min() >= 0
     assert drawn.max() < length + spare
     steps = drawn.diff(dim=1)
     assert (steps >= 1).all()
-    if offsets in ("none", "random"):
+    if offsets == "random":
         assert (steps == 1).all()
 
 
@@ -60,7 +60,6 @@ def test_spread_positions_meet_neighbours_more_often_than_scattered_ones():
 def test_a_sequence_that_is_too_long_for_an_offset_is_refused(offsets):
     with pytest.raises(UserError, match=r"9 positions .* coordinates\.max_positions=8"):
         draw_positions(CoordinatesConfig(offsets=offsets, max_positions=8), 2, 9)
-    assert draw_positions(CoordinatesConfig(offsets="none", max_positions=8), 2, 9).shape == (1, 9)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9))

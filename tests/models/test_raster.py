@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from small_models import small
-from universal_transformer.decoding import Request, beam_search, generate, generate_stream
+from universal_transformer.decoding import beam_search, generate, generate_stream
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import Sampling
@@ -55,7 +55,7 @@ def test_pixels_one_by_one_have_the_logits_of_the_whole_picture(halting, parts, 
     whole = model(SOURCE, target).logits
     fed = torch.cat((torch.full((2, 1), model.config.start_id), target[:, :-1]), dim=1)
     state = model.start(SOURCE, capacity=ROWS * COLUMNS)
-    found = [model.advance(part, state) for part in torch.split(fed, parts, dim=1)]
+    found = [model.target.advance(part, state) for part in torch.split(fed, parts, dim=1)]
     torch.testing.assert_close(torch.cat(found, dim=1), whole, rtol=1e-4, atol=1e-5)
 
 
@@ -117,7 +117,7 @@ def test_the_likeliest_of_all_pictures_is_found_by_a_wide_beam():
 
 def test_requests_of_pictures_are_not_served_as_a_stream():
     with pytest.raises(UserError, match="use generate"):
-        generate_stream(model_of(halting="both"), [Request(0, [4, 2])], capacity=ROWS * COLUMNS)
+        generate_stream(model_of(halting="both"), [(0, [4, 2])], capacity=ROWS * COLUMNS)
 
 
 @pytest.mark.claim("JP 1", "JP 2", "JP 3")

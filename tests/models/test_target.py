@@ -71,7 +71,7 @@ def test_targets_are_shifted_right_after_the_start_token(fields):
     logits, _ = logits_and_steps(model, labels)
     state = model.start(SOURCE[:1], capacity=4)
     with torch.no_grad():
-        fed = model.advance(torch.tensor([[7, 3, 4, 5]]), state)
+        fed = model.target.advance(torch.tensor([[7, 3, 4, 5]]), state)
     torch.testing.assert_close(fed, logits)
 
 
@@ -94,10 +94,10 @@ def test_a_cache_says_how_much_it_holds():
     state = model.start(SOURCE, capacity=3)
     tokens = torch.ones(3, 2, dtype=torch.long)
     with torch.no_grad():
-        model.advance(tokens, state)
+        model.target.advance(tokens, state)
         with pytest.raises(UserError, match=r"2 \+ 2 positions do not fit a cache of capacity 3"):
-            model.advance(tokens, state)
-        model.advance(tokens[:, :1], state)  # and a refusal has spoilt nothing
+            model.target.advance(tokens, state)
+        model.target.advance(tokens[:, :1], state)  # and a refusal has spoilt nothing
     with pytest.raises(UserError, match="capacity=0"):
         model.start(SOURCE, capacity=0)
 

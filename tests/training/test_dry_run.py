@@ -58,10 +58,9 @@ MODELS = {
     "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
     "tagger": config_of(**SIZES, architecture="tagger", num_classes=7),
     "LSTM": LstmConfig(width=32, vocabulary=VOCABULARY),
-    "LSTM in two directions": LstmConfig(width=32, vocabulary=VOCABULARY, bidirectional=True, attention="dot"),
     "LSTM language model": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="language_model"),
     "LSTM classifier": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="classifier"),
-    "Neural GPU": NeuralGpuConfig(vocabulary=VOCABULARY, output_ratio=1.1),
+    "Neural GPU": NeuralGpuConfig(vocabulary=VOCABULARY, output_extra=2),
 }
 CACHED = [name for name, config in MODELS.items() if isinstance(config, ModelConfig) and name not in ENCODERS]
 SOURCES = {

@@ -24,15 +24,9 @@ class LstmConfig(BaseConfig):
     """Channels of a state."""
     num_layers: Few = 2
     """LSTM layers of each side."""
-    bidirectional: bool = False
-    """The encoder (or classifier) reads in both directions, with half of the width for each."""
-    attention: Literal["general", "dot"] = "general"
-    """How a decoder state h is scored against a source state s: h W s, or h s (Luong et al. 2015, equation 8)."""
     pooling: Literal["last", "mean", "pointer"] = "last"
-    """What a classifier reads: the final states of its directions, the mean over positions, or attention over the
-    source tokens, one of which is the answer (`models.heads.Pointer`)."""
-    tie_output: bool = True
-    """Use the target embedding as the output matrix."""
+    """What a classifier reads: the final state, the mean over positions, or attention over the source tokens, one of
+    which is the answer (`models.heads.Pointer`)."""
     dropout: DropoutRate = 0.1
     """Dropout of embeddings, between layers and of the states that the output reads."""
 
@@ -44,10 +38,6 @@ class LstmConfig(BaseConfig):
         yield "inputs.kind", self.inputs.kind in NUMBERS, tokens
         if self.pooling == "pointer":
             yield from pointer_rules(self, "pooling")
-        shared = "two directions share it: an even width is needed"
-        yield "width", self.bidirectional and self.width % 2 == 1, shared
-        ahead = "a language model does not know the tokens that follow"
-        yield "bidirectional", self.bidirectional and self.architecture == "language_model", ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +46,7 @@ class NeuralGpuConfig(BaseConfig):
 
     kind: ClassVar[str] = "neural_gpu"
     parts: ClassVar[str] = "universal_transformer.baselines.neural_gpu:PARTS"
-    longer_answers: ClassVar[str] = "train with a larger model.output_ratio or model.output_extra, which are its limit"
+    longer_answers: ClassVar[str] = "train with a larger model.output_extra, which is its limit"
 
     width: Positive = 24
     """Channels of the mental image (m)."""
@@ -68,10 +58,8 @@ class NeuralGpuConfig(BaseConfig):
     """Height and width of the convolution kernels. Odd."""
     cutoff: Annotated[float, Range(1, 10)] = 1.2
     """Gates are clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1), which saturates for c > 1. 1 is a plain sigmoid."""
-    output_ratio: Annotated[float, Range(1, 100)] = 1.0
-    """Output positions for each input symbol: 2 where targets are twice as long as sources."""
     output_extra: Annotated[int, Range(1, 2**16)] = 1
-    """Additional output positions: at least one, for the end of the target."""
+    """Output positions beyond one for each input symbol: at least one, for the end of the target."""
     dropout: DropoutRate = 0.0
     """Dropout of the candidates of the gated units."""
 

@@ -5,7 +5,7 @@ Translation", section 3.1), without input feeding, so that a whole target is one
 
 ======================================= ============================================================
 ``h_t = LSTM(E y_{t-1}, h_{t-1})``      decoder states; ``h_0`` is the encoder's final state
-``a_t(s) = softmax_s(h_t W s)``         over source states ``s`` (equations 7 and 8; "dot" has no W)
+``a_t(s) = softmax_s(h_t W s)``         over source states ``s`` (equations 7 and 8, "general")
 ``c_t = Σ_s a_t(s) s``                  the context
 ``g_t = tanh(W_c [c_t; h_t])``          the attentional state (equation 5)
 ``p(y_t) = softmax(W_o g_t)``           the output (equation 6)
@@ -33,7 +33,7 @@ from universal_transformer.models.target import OutputSide, shifted_right
 from universal_transformer.nn.trace import Trace
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
-"""Hidden states h and cells c of the layers (of both directions one after the other)."""
+"""Hidden states h and cells c of the layers."""
 
 
 @dataclass
@@ -63,14 +63,12 @@ class LstmLayers(nn.Module):
     Cummins 2000; Jozefowicz, Zaremba and Sutskever 2015).
     """
 
-    def __init__(self, config: LstmConfig, *, bidirectional: bool = False) -> None:
+    def __init__(self, config: LstmConfig) -> None:
         super().__init__()
-        self.width = config.width
         self.lstm = nn.LSTM(
             config.width,
-            config.width // 2 if bidirectional else config.width,
+            config.width,
             num_layers=config.num_layers,
-            bidirectional=bidirectional,
             batch_first=True,
             dropout=config.dropout if config.num_layers > 1 else 0.0,
         )
@@ -85,8 +83,7 @@ class LstmLayers(nn.Module):
     def begin(self, batch: int) -> HiddenState:
         """``h = c = 0``."""
         weight = next(self.lstm.parameters())
-        layers = self.lstm.num_layers * (2 if self.lstm.bidirectional else 1)
-        zeros = weight.new_zeros(layers, batch, self.lstm.hidden_size)
+        zeros = weight.new_zeros(self.lstm.num_layers, batch, self.lstm.hidden_size)
         return zeros, zeros
 
     def forward(
@@ -119,17 +116,14 @@ class LstmEncoder(InputSide):
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config, config.width)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = LstmLayers(config, bidirectional=config.bidirectional)
+        self.layers = LstmLayers(config)
 
     def forward(self, source: Int[Tensor, "batch source *words"], call: Call) -> LstmState:
         """The final states, the states of each position, and the padding (None when there is none)."""
         del call
         padding = self.padding(source)
         inputs = self.dropout(self.input(source))
-        states, hidden_state = self.layers(inputs, self.layers.begin(len(inputs)), padding=padding)
-        # both directions of each layer side by side, so that a decoder of the whole width can start from them
-        layers = self.config.num_layers
-        hidden, cell = (part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state)
+        states, (hidden, cell) = self.layers(inputs, self.layers.begin(len(inputs)), padding=padding)
         return LstmState(hidden, cell, states=states, padding=padding)
 
 
@@ -146,11 +140,8 @@ class LstmDecoder(OutputSide):
         self.score = self.combine = None
         if source is not None:
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
-            if config.attention == "general":
-                self.score = nn.Linear(config.width, config.width, bias=False)
-        size = self.embedding.weight.shape[0]
-        self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(size))
+            self.score = nn.Linear(config.width, config.width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(len(self.embedding.weight)))
 
     def start(self, encoded: LstmState | None, call: Call, *, batch: int, capacity: int) -> LstmState:
         """The state before the first token: what was encoded, or nothing."""
@@ -170,15 +161,15 @@ class LstmDecoder(OutputSide):
         """The context of each state: ``Σ_s softmax_s(h W s) s``."""
         source, padding = state.states, state.padding
         assert source is not None
-        asked = states if self.score is None else self.score(states)
-        scores = asked @ source.transpose(1, 2)
+        assert self.score is not None
+        scores = self.score(states) @ source.transpose(1, 2)
         if padding is not None:
             blank = padding & ~padding.all(dim=1, keepdim=True)  # a row of padding only stays finite
             scores = scores.masked_fill(blank.unsqueeze(1), float("-inf"))
         return scores.softmax(dim=-1) @ source
 
     def advance(
-        self, tokens: Int[Tensor, "batch new"], state: LstmState, *, padding: Padding | None
+        self, tokens: Int[Tensor, "batch new"], state: LstmState, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
         """Logits after each of the new tokens. ``state`` is updated in place."""
         padding = None if padding is None else without_padding(padding)
@@ -186,14 +177,11 @@ class LstmDecoder(OutputSide):
         states, (state.hidden, state.cell) = self.layers(inputs, (state.hidden, state.cell), padding=padding)
         if self.combine is not None:
             states = torch.tanh(self.combine(torch.cat((self._context(states, state), states), -1)))
-        weight = self.embedding.weight if self.output is None else self.output.weight
-        return linear(self.dropout(states), weight, self.bias)
+        return linear(self.dropout(states), self.embedding.weight, self.bias)
 
 
-def head(config: LstmConfig) -> nn.Module:
-    """The head of a classifier. The last state of a second direction is that of the first position."""
-    pooling = "ends" if config.bidirectional and config.pooling == "last" else config.pooling
-    return head_of(config, config.width, pooling=pooling, dropout=config.dropout)
-
-
-PARTS = Parts(LstmEncoder, LstmDecoder, head)
+PARTS = Parts(
+    LstmEncoder,
+    LstmDecoder,
+    lambda config: head_of(config, config.width, pooling=config.pooling, dropout=config.dropout),
+)

@@ -13,13 +13,12 @@ The sequence is placed in an image ``s`` of w columns (``image_width``), n rows 
 
 ``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
 
-Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and everything
-after its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
+Every row of a batch has its own n, ``symbols + output_extra``: it takes n steps, and everything after its last place is
+zero at every step, as the border of the image is. So a row's output depends on no other row.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -40,8 +39,6 @@ Image = Float[Tensor, "batch width column place"]
 
 def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
     """``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)``; ``c = 1`` is the plain sigmoid."""
-    if cutoff == 1.0:
-        return logits.sigmoid()
     return (cutoff * logits.sigmoid() - (cutoff - 1.0) / 2).clamp(0.0, 1.0)
 
 
@@ -79,26 +76,19 @@ class GatedUnit(nn.Module):
 
 @dataclass
 class Places:
-    """What a source becomes: the logits of every place of the output, and how many places and symbols each row has.
+    """What a source becomes: the logits of every place of the output, and how many places each row has.
 
     ``written`` places have been read in generation.
     """
 
     logits: Float[Tensor, "batch place classes"]
     places: Int[Tensor, " batch"]
-    symbols: Int[Tensor, " batch"]
     written: int = 0
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
         """Replace the rows by the rows ``index``."""
-        self.logits, self.places, self.symbols = self.logits[index], self.places[index], self.symbols[index]
-
-
-def num_places(symbols: Int[Tensor, " rows"], *, config: NeuralGpuConfig) -> Int[Tensor, " rows"]:
-    """N of rows of so many symbols: ``ceil(output_ratio · symbols) + output_extra``."""
-    rounded = (symbols.double() * config.output_ratio * 1e6).round().div(1e6)  # 1.1 · 10 is more than 11
-    return rounded.ceil().long() + config.output_extra
+        self.logits, self.places = self.logits[index], self.places[index]
 
 
 class NeuralGpuSource(InputSide):
@@ -114,11 +104,9 @@ class NeuralGpuSource(InputSide):
     def forward(self, source: Int[Tensor, "batch source"], call: Call) -> Places:
         del call
         config, padding = self.config, source == self.config.vocabulary.padding_id
-        symbols = (~padding).sum(dim=1)
-        places = num_places(symbols, config=config)
+        places = (~padding).sum(dim=1) + config.output_extra
         # a tensor without values (`ut train --dry-run`) has no padding
-        known = num_places(torch.tensor([source.shape[1]], device="cpu"), config=config) if source.is_meta else places
-        most = int(known.max())
+        most = source.shape[1] + config.output_extra if source.is_meta else int(places.max())
         ordered = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
         column = functional.pad(ordered, (0, max(0, most - source.shape[1])), value=config.vocabulary.padding_id)
         first = self.input(column[:, :most]).transpose(1, 2)
@@ -130,7 +118,7 @@ class NeuralGpuSource(InputSide):
             for unit in self.units:
                 new = unit(new) if alike else unit(new) * shown
             image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
-        return Places(self.output(image[:, :, 0].transpose(1, 2)), places, symbols)
+        return Places(self.output(image[:, :, 0].transpose(1, 2)), places)
 
 
 class NeuralGpuTarget(OutputSide):
@@ -145,7 +133,7 @@ class NeuralGpuTarget(OutputSide):
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
         """New tokens of an answer to ``length`` symbols: the places of its output, or ``most`` if these are fewer."""
         del fed
-        places = int(num_places(torch.tensor([length]), config=self.config))
+        places = length + self.config.output_extra
         return places if most is None else min(most, places)
 
     def start(self, encoded: Places, call: Call, *, batch: int, capacity: int) -> Places:
@@ -169,12 +157,10 @@ class NeuralGpuTarget(OutputSide):
         written = torch.where(real, torch.arange(1, length + 1, device=labels.device), 0).amax(dim=1)
         if bool((written > encoded.places).any()):
             row = int((written - encoded.places).argmax())
-            needed, symbols = int(written[row]), int(encoded.symbols[row])
+            needed, places = int(written[row]), int(encoded.places[row])
             raise UserError(
-                f"a target of {needed} symbols, with its end, but a source of {symbols} symbols allows "
-                f"{int(encoded.places[row])}: raise output_ratio={config.output_ratio:g} (to "
-                f"{math.ceil((needed - config.output_extra) / max(1, symbols))}, say) or "
-                f"output_extra={config.output_extra}"
+                f"a target of {needed} symbols, with its end, but a source of {places - config.output_extra} symbols "
+                f"allows {places}: raise output_extra={config.output_extra} by {needed - places} at least"
             )
         missing = max(0, length - encoded.logits.shape[1])
         return ModelOutput(functional.pad(encoded.logits, (0, 0, 0, missing))[:, :length])

@@ -1,7 +1,7 @@
 """Generation with cached keys and values, in batches: tokens by greedy search, sampling and beam search, and frames."""
 
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.continuous import Request, generate_stream
+from universal_transformer.decoding.continuous import generate_stream
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
@@ -13,7 +13,6 @@ __all__ = [
     "DecodingOptions",
     "Generated",
     "GeneratedFrames",
-    "Request",
     "Sampling",
     "beam_search",
     "generate",

@@ -30,16 +30,9 @@ from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model
 from universal_transformer.models.target import DecoderState, TargetSide
 
-
-@dataclass(frozen=True)
-class Request:
-    """What to continue: the source of an EncoderDecoder, or the prompt of a LanguageModel.
-
-    ``number`` names it in the results, and with the seed it decides all draws.
-    """
-
-    number: int
-    tokens: Sequence[int]
+Request = tuple[int, Sequence[int]]
+"""A number, which names the request in the results and with the seed decides all draws, and the tokens to continue: the
+source of an EncoderDecoder, or the prompt of a LanguageModel. ``enumerate(prompts)`` gives requests."""
 
 
 @dataclass
@@ -55,10 +48,6 @@ class Job:
     row: int
     fed: int
     next: int
-
-    def result(self) -> tuple[int, Generated]:
-        """The number of the request and its result."""
-        return self.number, self.sequence.result()
 
 
 def generate_stream(
@@ -128,10 +117,10 @@ class ContinuousBatch:
 
     def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
         """Encode sources and feed prompts, together. The results of those that end with their first token."""
-        session = start_generation(self.model, [request.tokens for request in requests], self.options, reserve=False)
-        state = session.state
-        assert isinstance(state, DecoderState)
-        fed, numbers = state.lengths.tolist(), [request.number for request in requests]
+        numbers, tokens = zip(*requests, strict=True)
+        session = start_generation(self.model, tokens, self.options, reserve=False)
+        state: DecoderState = session.state
+        fed = state.lengths.tolist()
         for number, given, limit in zip(numbers, fed, session.limits, strict=True):
             if given + limit - 1 > self.capacity:
                 raise UserError(
@@ -143,7 +132,7 @@ class ContinuousBatch:
         chosen = extend(sequences, session.log_probabilities, session.steps, sampling=sampling).tolist()
         jobs = [Job(number, sequences[row], state, row, fed[row], chosen[row]) for row, number in enumerate(numbers)]
         self.waiting += [job for job in jobs if not job.sequence.done]
-        return [job.result() for job in jobs if job.sequence.done]
+        return [(job.number, job.sequence.result) for job in jobs if job.sequence.done]
 
     def admit(self, free: list[int]) -> None:
         """Move waiting requests to rows that are ``free``; those that stay free are removed."""
@@ -178,4 +167,4 @@ class ContinuousBatch:
         goes_on = torch.tensor([not job.sequence.done for job in jobs], device=ended.device)
         if bool(goes_on.any()):
             self._feed(chosen[goes_on], at=ended[goes_on], place=places[goes_on] + 1)
-        return [job.result() for job in jobs if job.sequence.done]
+        return [(job.number, job.sequence.result) for job in jobs if job.sequence.done]

@@ -20,7 +20,7 @@ from universal_transformer.decoding.ids import Source, lengths_of, prompts_of, s
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
-from universal_transformer.models.model import GenerationState, Model
+from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.trace import Trace
@@ -48,7 +48,7 @@ class GenerationBatch:
     """
 
     model: Model
-    state: GenerationState
+    state: Any
     log_probabilities: Float[Tensor, "rows classes"]
     limits: list[int]
     source_steps: list[list[float]]
@@ -65,7 +65,7 @@ class GenerationBatch:
         if done is not None:
             padding = done.unsqueeze(1)
             tokens = tokens.masked_fill(done, self.model.config.vocabulary.padding_id)
-        logits = self.model.advance(tokens.unsqueeze(1), self.state, padding=padding)
+        logits = self.model.target.advance(tokens.unsqueeze(1), self.state, padding=padding)
         self.log_probabilities = next_log_probabilities(logits[:, -1], config=self.model.config, done=done)
 
 
@@ -149,7 +149,7 @@ def start_generation(
         capacity = longest + (max(limits) - 1 if reserve else 0)
         state = model.start(batch=len(prompts), capacity=capacity, depth=options.depth)
         source_steps = [[] for _ in prompts]
-    logits = model.advance(tokens, state, padding=padding)[:, -1]
+    logits = model.target.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
     return GenerationBatch(model, state, first, limits, source_steps)
 

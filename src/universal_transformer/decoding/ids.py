@@ -22,9 +22,7 @@ def are_texts(source: object) -> bool:
     """Whether ``source`` is a list of texts; UserError for one text, and for texts among ids."""
     if isinstance(source, str):
         raise UserError("source: found one text; expected a list of texts: write [text]")
-    if isinstance(source, Tensor) or not isinstance(source, Sequence):
-        return False
-    texts = [isinstance(row, str) for row in source]
+    texts = [isinstance(row, str) for row in source] if isinstance(source, list | tuple) else []
     if any(texts) and not all(texts):
         raise UserError("source: found texts and ids in one list; expected one kind")
     return any(texts)
@@ -114,7 +112,7 @@ def _frames(source: object, *, features: int) -> Float[Tensor, "batch frame feat
 def _lists(rows: object, *, what: str) -> list[list[int]]:
     """Rows of ids as lists; UserError for anything else, which says what is expected."""
     expected = f"expected a list of ids for each {what}"
-    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+    if not isinstance(rows, Sequence):
         raise UserError(f"{what}s: found {show(rows)}; {expected}, or a tensor [batch, {what}]")
     single = any(isinstance(row, int) for row in rows)
     refuse(

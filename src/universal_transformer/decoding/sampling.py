@@ -6,7 +6,7 @@ probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``Ï
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -105,7 +105,7 @@ def _token_by_token(
                 batch.state.reorder(index)
                 chosen, inside = chosen[index], [inside[place] for place in running]
             batch.advance(chosen, done=torch.tensor([row.done for row in inside], device=chosen.device))
-    return [row.result() for row in rows]
+    return [row.result for row in rows]
 
 
 @dataclass
@@ -113,37 +113,23 @@ class Continuation:
     """A sequence that is being generated: up to ``limit`` tokens, ``end_id`` included. ``random`` makes its draws."""
 
     limit: int
-    source_steps: list[float]
     end_id: int
     random: Random
-    tokens: list[int] = field(default_factory=list)
-    finished: bool = False
-    scores: list[float] = field(default_factory=list)
-    steps: list[float] = field(default_factory=list)
+    result: Generated
 
     @property
     def done(self) -> bool:
         """Whether it has ended or has reached its limit."""
-        return self.finished or len(self.tokens) == self.limit
+        return self.result.finished or len(self.result.tokens) == self.limit
 
     def add(self, token: int, *, score: float, steps: float) -> None:
         """Append a token, or mark the sequence as finished if it is the end token."""
-        self.scores.append(score)
-        self.steps.append(steps)
+        self.result.token_scores.append(score)
+        self.result.token_steps.append(steps)
         if token == self.end_id:
-            self.finished = True
+            self.result.finished = True
         else:
-            self.tokens.append(token)
-
-    def result(self) -> Generated:
-        """The generated sequence."""
-        return Generated(
-            tokens=self.tokens,
-            finished=self.finished,
-            token_scores=self.scores,
-            token_steps=self.steps,
-            source_steps=self.source_steps,
-        )
+            self.result.tokens.append(token)
 
 
 def continuations(batch: GenerationBatch, *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
@@ -155,8 +141,8 @@ def continuations(batch: GenerationBatch, *, sampling: Sampling, numbers: Sequen
     if len(numbers) != len(limits):
         raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
     generators = [Random(f"{sampling.seed} {number}") for number in numbers]  # text, so that (1, 12) is not (11, 2)
-    rows = zip(limits, batch.source_steps, generators, strict=True)
-    return [Continuation(limit, steps, end_id, generator) for limit, steps, generator in rows]
+    rows = zip(limits, generators, batch.source_steps, strict=True)
+    return [Continuation(limit, end_id, generator, Generated(source_steps=steps)) for limit, generator, steps in rows]
 
 
 def extend(

@@ -209,7 +209,7 @@ def calibrated(run: Path, options: DecodingOptions, *, model: Path, unlike: str 
 
 def written_freely(config: BaseConfig) -> str:
     """Return what a model writes and a calibration does not cover, because it scored given text, pictures or frames."""
-    if config.architecture == "language_model":
+    if not config.reads:
         return "text that the model writes"
     kind = config.outputs.kind if isinstance(config, ModelConfig) else ""
     return {"raster": "pictures that the model writes", "frames": "frames that the model writes"}.get(kind, "")

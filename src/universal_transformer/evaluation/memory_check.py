@@ -20,7 +20,7 @@ def position_bytes(model: Model) -> int:
     if not isinstance(config, ModelConfig):
         return 0
     numbers = 6 * config.sizes.width + config.sizes.filter_width
-    if config.architecture == "language_model":
+    if not config.reads:
         numbers += 2 * config.vocabulary.written
     return numbers * next(model.parameters()).element_size()
 

@@ -16,7 +16,6 @@ import numpy as np
 from universal_transformer.data.example import Example, spread
 from universal_transformer.errors import refuse
 from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.typed import NumberOf, typed
@@ -109,5 +108,5 @@ def target_classes(example: Example) -> tuple[int, ...]:
 
 def num_target_ids(config: BaseConfig) -> int:
     """Return the number of classes, or of tokens that a target can have."""
-    classes = config.vocabulary.num_classes if config.architecture in ENCODERS else None
+    classes = config.vocabulary.num_classes if not config.decodes else None
     return config.vocabulary.written if classes is None else classes

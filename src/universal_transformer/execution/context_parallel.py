@@ -37,19 +37,13 @@ def make_context_parallel(module: nn.Module) -> None:
     if not found:
         raise UserError(f"{type(module).__name__} has no recurrence over depth whose positions processes could share")
     for part in found:
-        if (reason := context_parallel_obstacle(part)) is not None:
-            raise UserError(f"positions cannot be spread over processes: {reason}")
-    for part in found:
+        alone = (getattr(block.transition, "pointwise", False) for block in part.blocks)
+        if not (part.coordinates.pointwise and all(alone)):
+            raise UserError(
+                "positions cannot be spread over processes: they interact other than by attention, in a transition of "
+                "neighbours or by a shift of a part of the length"
+            )
         part.loop = partial(parallel_loop, otherwise=part.loop)
-
-
-def context_parallel_obstacle(recurrence: Recurrence) -> str | None:
-    """Why processes cannot share the positions of a recurrence; None if they can."""
-    if not all(getattr(block.transition, "pointwise", False) for block in recurrence.blocks):
-        return "the transition computes a position from its neighbours, which another process may have"
-    if not recurrence.coordinates.pointwise:
-        return "positions are shifted at every step by a part of the length"
-    return None
 
 
 class Gather(Function):

@@ -17,7 +17,6 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.tensors import batch_of, target_ids
-from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
 from universal_transformer.tasks.codec import Codec
@@ -100,7 +99,7 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
         output_steps=output_steps,
     )
     with evaluating(model):
-        if config.architecture in ENCODERS:
+        if not config.decodes:
             return _classified(story, model, codec, example, answer)
         return _written(story, model, codec, example, answer)
 

@@ -96,7 +96,7 @@ class Exportable(nn.Module):
         made = []
         for name, axes in self.inputs.items():
             size = vocabulary.written if name == "target" else self.model.source.input.weight.shape[0]
-            shape = (rows, lengths[name], *(axis for axis in axes if isinstance(axis, int)))
+            shape = (rows, lengths[name], *map(int, axes[2:]))
             ids = torch.randint(min(vocabulary.end_id + 1, size - 1), size, shape, generator=generator)
             ids[ids == vocabulary.padding_id] = int(vocabulary.padding_id == 0)  # another id
             ids[1::2, (lengths[name] + 1) // 2 :] = vocabulary.padding_id

@@ -50,35 +50,29 @@ LAYER = re.compile(r"(blocks|before|after)\.(\d+)\.")
 LAYERS = {"blocks": "rec_layer", "before": "before_ut_layer", "after": "after_ut_layer"}
 """List of blocks of a side -> official name of one of them."""
 NAMES = {
-    "coordinates.step.weight": "{scope}/layer_embedding",
-    "coordinates.join.weight": "{scope}/dense/kernel",
-    "halting.weight": "{scope}/sigmoid_activation_for_pondering/dense/kernel",
-    "halting.bias": "{scope}/sigmoid_activation_for_pondering/dense/bias",
-    "closing_norm.weight": "{side}/{norm}/layer_norm/layer_norm_scale",
-    "closing_norm.bias": "{side}/{norm}/layer_norm/layer_norm_bias",
-    "attention.query_key_value.weight": "{scope}/self_attention/multihead_attention/qkv/kernel",
-    "attention.output.weight": "{scope}/self_attention/multihead_attention/output_transform/kernel",
-    "after_attention.norm.weight": "{scope}/self_attention/{norm}/layer_norm/layer_norm_scale",
-    "after_attention.norm.bias": "{scope}/self_attention/{norm}/layer_norm/layer_norm_bias",
-    "cross_attention.query.weight": "{scope}/encdec_attention/multihead_attention/q/kernel",
-    "cross_attention.key_value.weight": "{scope}/encdec_attention/multihead_attention/kv/kernel",
-    "cross_attention.output.weight": "{scope}/encdec_attention/multihead_attention/output_transform/kernel",
-    "after_cross_attention.norm.weight": "{scope}/encdec_attention/{norm}/layer_norm/layer_norm_scale",
-    "after_cross_attention.norm.bias": "{scope}/encdec_attention/{norm}/layer_norm/layer_norm_bias",
-    "transition.inner.weight": "{scope}/ffn/conv1/kernel",
-    "transition.inner.bias": "{scope}/ffn/conv1/bias",
-    "transition.outer.weight": "{scope}/ffn/conv2/kernel",
-    "transition.outer.bias": "{scope}/ffn/conv2/bias",
-    "transition.first.depthwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/depthwise_kernel",
-    "transition.first.pointwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/pointwise_kernel",
-    "transition.first.pointwise.bias": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/bias",
-    "transition.second.depthwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/depthwise_kernel",
-    "transition.second.pointwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/pointwise_kernel",
-    "transition.second.pointwise.bias": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/bias",
-    "after_transition.norm.weight": "{scope}/ffn/{norm}/layer_norm/layer_norm_scale",
-    "after_transition.norm.bias": "{scope}/ffn/{norm}/layer_norm/layer_norm_bias",
+    "coordinates.step": "{scope}/layer_embedding",
+    "coordinates.join": "{scope}/dense/kernel",
+    "halting": "{scope}/sigmoid_activation_for_pondering/dense/kernel",
+    "closing_norm": "{side}/{norm}/layer_norm/layer_norm_scale",
+    "attention.query_key_value": "{scope}/self_attention/multihead_attention/qkv/kernel",
+    "attention.output": "{scope}/self_attention/multihead_attention/output_transform/kernel",
+    "after_attention.norm": "{scope}/self_attention/{norm}/layer_norm/layer_norm_scale",
+    "cross_attention.query": "{scope}/encdec_attention/multihead_attention/q/kernel",
+    "cross_attention.key_value": "{scope}/encdec_attention/multihead_attention/kv/kernel",
+    "cross_attention.output": "{scope}/encdec_attention/multihead_attention/output_transform/kernel",
+    "after_cross_attention.norm": "{scope}/encdec_attention/{norm}/layer_norm/layer_norm_scale",
+    "transition.inner": "{scope}/ffn/conv1/kernel",
+    "transition.outer": "{scope}/ffn/conv2/kernel",
+    "transition.first.depthwise": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/depthwise_kernel",
+    "transition.first.pointwise": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/pointwise_kernel",
+    "transition.second.depthwise": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/depthwise_kernel",
+    "transition.second.pointwise": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/pointwise_kernel",
+    "after_transition.norm": "{scope}/ffn/{norm}/layer_norm/layer_norm_scale",
 }
-"""Parameter of a side, or of a block of it -> official name; ``qkv`` and ``kv`` stand for one variable a letter."""
+"""Module of a side, or of a block of it -> official name of its weight; ``qkv`` and ``kv`` stand for one variable a
+letter."""
+WEIGHT = re.compile(r"\w*kernel$|scale$")
+"""The end of an official name of a weight, in place of which that of the bias has "bias"."""
 FUSED = re.compile(r"(?<=/)(qkv|kv)(?=/)")
 TABLES = {"source.input": "input_emb", "target.embedding": "target_emb", "target.output": "softmax"}
 """Table of a model -> official name, where source and target do not share one scope."""
@@ -137,7 +131,9 @@ def _side_variables(side: OfficialRecurrence) -> Iterator[Variable]:
         scope, inside = f"{name}/universal_transformer_{'act' if side.halting.decides else 'basic'}", path
         if layer := LAYER.match(path):
             scope, inside = f"{scope}/{LAYERS[layer[1]]}_{layer[2]}", path[layer.end() :]
-        official = NAMES[inside].format(side=name, scope=scope, norm=norm)
+        module, _, parameter_name = inside.rpartition(".")
+        official = NAMES[module].format(side=name, scope=scope, norm=norm)
+        official = WEIGHT.sub("bias", official) if parameter_name == "bias" else official
         fused = FUSED.search(official)
         names = [official] if fused is None else [FUSED.sub(letter, official) for letter in fused[1]]
         for part, variable in enumerate(names):

@@ -6,30 +6,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.components import ENCODERS, Architecture, CoordinatesConfig, OutputsConfig
+from universal_transformer.models.components import (
+    MOST_BLOCKS,
+    Architecture,
+    CoordinatesConfig,
+    OutputsConfig,
+)
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.rules import Refusals
-from universal_transformer.typed import Count, NumberOf, replaced, typed
+from universal_transformer.typed import Count, NumberOf, Range, replaced, typed
+
+Layers = Annotated[int, Range(0, MOST_BLOCKS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor2TensorConfig:
-    """Choices that exist for official checkpoints only. The defaults switch all of them off."""
+    """Choices of official checkpoints. The defaults switch all of them off."""
 
-    scale_step_table: bool = False
-    """``τ_t = √c E[t]`` of a learned step table with c channels."""
     concatenate_coordinates: bool = False
     """``X = W [H; π; τ]`` in place of ``H + π + τ``."""
     shift_positions_by_step: bool = False
     """The position signal of step t is ``π_{i + trunc(n t / T)}``, of n positions."""
-    plain_layers_before: Count = 0
+    plain_layers_before: Layers = 0
     """Blocks that are applied once, before the recurrence."""
-    plain_layers_after: Count = 0
+    plain_layers_after: Layers = 0
     """Blocks that are applied once, after the recurrence."""
     zero_padding: bool = False
     """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
@@ -39,17 +44,20 @@ class Tensor2TensorConfig:
     """Learned vectors s, one for each problem: ``H^0 + s`` at every source position. 0: none."""
     start_is_padding: bool = False
     """The token before the first target token has the id of padding."""
-    allow_look_ahead: bool = False
-    """Accept choices with which a decoder sees later positions. Generation is refused then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialConfig(ModelConfig):
-    """A configuration with the choices of official checkpoints."""
+    """A configuration with the choices of official checkpoints.
+
+    All of them multiply a learned step table by the square root of its width, ``τ_t = √c E[t]`` with c channels, and a
+    decoder may see later positions: it then scores targets, but does not generate.
+    """
 
     kind: ClassVar[str] = "tensor2tensor"
     parts: ClassVar[str] = "universal_transformer.interop.tensor2tensor_parts:PARTS"
     builder: ClassVar[str] = "universal_transformer.interop.tensor2tensor_parts:OfficialBuilder"
+    may_look_ahead = True
 
     tensor2tensor: Tensor2TensorConfig = Tensor2TensorConfig()
     """Choices for official checkpoints only."""
@@ -60,13 +68,8 @@ class OfficialConfig(ModelConfig):
         return self.vocabulary.padding_id if padding else self.vocabulary.start_id
 
     @property
-    def num_blocks(self) -> int:
-        plain = self.tensor2tensor.plain_layers_before + self.tensor2tensor.plain_layers_after
-        return super().num_blocks + len(self.sides) * plain
-
-    @property
     def looks_ahead(self) -> bool:
-        shifted = self.architecture not in ENCODERS and self.tensor2tensor.shift_positions_by_step
+        shifted = self.decodes and self.tensor2tensor.shift_positions_by_step
         return shifted or super().looks_ahead
 
     @property
@@ -94,10 +97,7 @@ class OfficialConfig(ModelConfig):
             yield shifted, self.depth.max_steps == "length", "needs a number of steps"
             picture = self.outputs.kind == "raster" or self.inputs.kind == "patches"
             yield shifted, picture, "rows and columns are not shifted"
-            ahead = "lets a causal decoder depend on the length of later tokens: needs a classifier or allow_look_ahead"
-            yield shifted, self.looks_ahead and not group.allow_look_ahead, ahead
-        for path, wrong, remedy in super().rules():
-            yield path, wrong and not (path == "halting.scope" and group.allow_look_ahead), remedy
+        yield from super().rules()
         learned = every_step and chosen.position in ("learned", "grid")
         inside = "layers before the recurrence do not get positions that are learned inside it"
         yield "tensor2tensor.plain_layers_before", group.plain_layers_before > 0 and learned, inside
@@ -116,11 +116,7 @@ PRESET = OfficialConfig(
     step=StepConfig(norm="pre"),
     halting=HaltingConfig(bias=1.0, remainder_at_cap=False, output="interpolate", state="evolving"),
     tensor2tensor=Tensor2TensorConfig(
-        scale_step_table=True,
-        zero_padding=True,
-        ponder_padding=True,
-        num_target_spaces=32,
-        start_is_padding=True,
+        zero_padding=True, ponder_padding=True, num_target_spaces=32, start_is_padding=True
     ),
 )
 """The choices of the authors' code."""
@@ -243,8 +239,7 @@ def config_from_hparams(
     """The configuration that computes what the official code computes with ``hparams``: `PRESET` but for these fields.
 
     Token ids are the official ones: 0 is padding and precedes the first target token, 1 ends a text. Global
-    halting and the start index "step" let a decoder depend on later tokens; official checkpoints have them, so they are
-    allowed here (``allow_look_ahead``).
+    halting and the start index "step" let a decoder depend on later tokens.
 
     Raises Unsupported, naming hyper-parameter and value, where there is no equal configuration.
     """
@@ -278,13 +273,11 @@ def config_from_hparams(
         "halting.bias": full["act_halting_bias_init"],
         "halting.output": "mean" if full["act_type"] == "accumulated" else "interpolate",
         "halting.scope": "sequence" if together else "position",
-        "tensor2tensor.scale_step_table": full["add_step_timing_signal"] and step_signal == "learned",
         "tensor2tensor.concatenate_coordinates": every_step and full["add_or_concat_timing_signal"] == "concat",
         "tensor2tensor.shift_positions_by_step": shifted,
         "tensor2tensor.plain_layers_before": full["num_mixedin_layers"] if "before_ut" in mixed else 0,
         "tensor2tensor.plain_layers_after": full["num_mixedin_layers"] if "after_ut" in mixed else 0,
         "tensor2tensor.zero_padding": full["use_pad_remover"],
-        "tensor2tensor.allow_look_ahead": shifted or together,
     }
     if architecture == "language_model" or not full["use_target_space_embedding"]:
         fields["tensor2tensor.num_target_spaces"] = 0

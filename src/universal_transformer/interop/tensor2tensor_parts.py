@@ -186,7 +186,7 @@ class OfficialBuilder(RecurrenceBuilder):
         every_step = chosen.injection == "every_step"
         joins = group.concatenate_coordinates
         channels = 2 * width if joins and every_step and chosen.adds else width
-        step = self.step(channels, scale=sqrt(channels) if group.scale_step_table else 1.0)
+        step = self.step(channels, scale=sqrt(channels))
         joined = channels * (1 if step is None else 2)
         joins = joins and joined > width
         if not joins and not group.shift_positions_by_step:

@@ -5,8 +5,8 @@ Importing this module needs no torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import MOST_STEPS
@@ -59,7 +59,7 @@ class DepthOptions:
         if self.exit is not None:
             self._check_exit(self.exit, config)
 
-    def _refusals(self, config: BaseConfig) -> Refusals:
+    def _refusals(self, config: Any) -> Refusals:
         for option in self.chosen:
             none = f"a model of kind {config.kind} has no depth to choose; leave it out"
             yield option, not config.max_steps, none
@@ -69,10 +69,10 @@ class DepthOptions:
             replaced = f"the exit {self.exit} replaces the halting unit; choose one"
             yield "halting_threshold", self.exit is not None, replaced
         own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
-        more = not config.tied and self.max_steps is not None and self.max_steps > own
+        more = not config.step.tied and self.max_steps is not None and self.max_steps > own
         yield "max_steps", more, f"an untied model has one block a step, and this one has {own}"
 
-    def _check_exit(self, exit: Exit, config: BaseConfig) -> None:
+    def _check_exit(self, exit: Exit, config: Any) -> None:
         """UserError for an exit that needs what the model has not, or decides on no side before the last step."""
         rule = exit.rule
         if rule.reads_output and (reason := config.unread_states):
@@ -81,7 +81,7 @@ class DepthOptions:
         depths = [
             (
                 self.max_steps or config.max_steps_of(decoder=decoder),
-                max(rule.first_step, self.min_steps or config.min_steps_of(decoder=decoder)),
+                max(rule.first_step, self.min_steps or config.depth.min_steps),
             )
             for decoder in sides
         ]
@@ -131,20 +131,20 @@ def score_divisor(length: int, *, length_penalty: float) -> float:
     return ((5 + length) / 6) ** length_penalty
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Generated:
     """One generated sequence. ``token_scores`` and ``token_steps`` have one value more than ``tokens`` if it ended."""
 
-    tokens: list[int]
-    """Token ids, without the end token."""
-    finished: bool
-    """Whether it ended with the end token; False for a sequence that was cut at its limit."""
-    token_scores: list[float]
-    """Log-probability of each token, and of the end token when ``finished``."""
-    token_steps: list[float]
-    """Depth steps that the decoder made to predict each of them; 0 for a model without depth."""
     source_steps: list[float]
     """Depth steps of the encoder for each source position; empty without an encoder, and without depth."""
+    tokens: list[int] = field(default_factory=list)
+    """Token ids, without the end token."""
+    finished: bool = False
+    """Whether it ended with the end token; False for a sequence that was cut at its limit."""
+    token_scores: list[float] = field(default_factory=list)
+    """Log-probability of each token, and of the end token when ``finished``."""
+    token_steps: list[float] = field(default_factory=list)
+    """Depth steps that the decoder made to predict each of them; 0 for a model without depth."""
     text: str | None = None
     """The sequence as text, where the source was text."""
     length_penalty: float = 0.0

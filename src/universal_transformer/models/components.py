@@ -72,7 +72,7 @@ class VocabularyConfig:
         separator, last, padding = self.separator_id, self.last_separator_id, self.padding_id
         ids: dict[str, int | None] = {"padding_id": padding}
         written = "size"
-        if config.architecture not in ENCODERS:
+        if config.decodes:
             yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
             ids |= {"start_id": self.start_id, "end_id": self.end_id}
             written = "size" if self.target_size is None else "target_size"
@@ -84,7 +84,7 @@ class VocabularyConfig:
                 yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
         if separator is not None:
             path, numbers = "vocabulary.separator_id", config.inputs.kind in NUMBERS
-            yield path, config.architecture != "encoder_decoder", f"an encoder_decoder is needed: {config.architecture}"
+            yield path, not (config.reads and config.decodes), f"an encoder_decoder is needed: {config.architecture}"
             yield path, numbers, "numbers have no separator token"
             yield path, separator == padding, "must differ from padding_id"
         if last is not None:
@@ -105,8 +105,6 @@ class InputsConfig:
     kind: Literal["tokens", "facts", "frames", "patches"] = "tokens"
     """One position for each token, for each fact (a short sentence), for one or several frames (of a sound, or of
     observations), or for each square patch of a picture."""
-    fact_mask_init: Literal["noise", "ones"] = "noise"
-    """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of the width."""
     segments: Positive = 1
@@ -125,8 +123,7 @@ class InputsConfig:
         numbers, architecture = self.kind in NUMBERS, config.architecture
         facts = self.kind == "facts" and architecture != "classifier"
         yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
-        language_model = numbers and architecture == "language_model"
-        yield "inputs.kind", language_model, "a language model reads what it writes: tokens"
+        yield "inputs.kind", numbers and not config.reads, "a language model reads what it writes: tokens"
         one_text = architecture != "classifier" or self.kind != "tokens"
         several = 'several texts need architecture "classifier" and inputs.kind "tokens"'
         yield "inputs.segments", self.segments > 1 and one_text, several
@@ -162,8 +159,8 @@ class OutputsConfig:
 
     def rules(self, config: Any) -> Refusals:
         """What pictures, frames and pointers need (decisions D17 and D19)."""
-        vocabulary, both_sides = config.vocabulary, config.architecture == "encoder_decoder"
-        yield "outputs.kind", self.kind != "tokens" and not both_sides, 'needs architecture "encoder_decoder"'
+        vocabulary, one_side = config.vocabulary, not (config.reads and config.decodes)
+        yield "outputs.kind", self.kind != "tokens" and one_side, 'needs architecture "encoder_decoder"'
         if self.kind == "raster":
             missing = self.columns is None or vocabulary.target_size is None
             needs = "needs outputs.columns, the width, and vocabulary.target_size, for the intensities: take them from"
@@ -196,8 +193,6 @@ class CoordinatesConfig:
     """Add positions at every step (paper) or once at the input (Transformer)."""
     offsets: Literal["none", "random", "scattered", "spread"] = "none"
     """D3: positions in training: unchanged, shifted, a random sorted subset, or a subset of a random window."""
-    independent_offsets: bool = False
-    """D3: draw the offsets of source and target independently instead of using one draw for both."""
     max_positions: Positive = 512
     """D3: range of random positions, and number of rows of a learned position table."""
     from_end: bool = False
@@ -235,7 +230,7 @@ class CoordinatesConfig:
         state = config.step.residual != "timed" and not adds
         yield "step.residual", state, "no coordinates are added at a step: leave it out"
         if position == "grid":
-            writes = config.architecture not in ENCODERS
+            writes = config.decodes
             yield "coordinates.position", writes, 'needs architecture "tagger" or "classifier"'
             yield "coordinates.offsets", self.offsets != "none", "cells of a board have no other positions"
         if from_end:
@@ -243,7 +238,7 @@ class CoordinatesConfig:
             fits = "needs coordinates.position sinusoidal, learned or (with a decoder) distance, or rotary_source"
             yield path, relative, fits
             no_end = "a language model does not know where its text ends"
-            yield path, config.architecture == "language_model", no_end
+            yield path, not config.reads, no_end
             separated = config.vocabulary.separator_id is not None
             yield "vocabulary.separator_id", separated, "the parts have no common end: coordinates.from_end=False"
         if config.outputs.kind == "raster" or config.inputs.kind == "patches":
@@ -282,6 +277,8 @@ NORMS: dict[str, str] = {
 """Name of a norm -> ``module:class``. See docs/extending.md for how to add one."""
 
 
+MOST_BLOCKS = 2**9
+"""Limit of the blocks of one side: a file of a few lines would ask for millions."""
 MOST_STEPS = 2**16
 """Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
 the memory."""
@@ -295,23 +292,18 @@ class DepthConfig:
     """T: the number of steps of a fixed depth, and the largest number of steps of a halting model. "length": the number
     of real positions of each sequence, in encoders (paper, section 4)."""
     min_steps: Positive = 1
-    """The halting unit decides from this step on: no position halts earlier."""
+    """The halting unit of either side decides from this step on: no position halts earlier."""
     decoder_max_steps: Positive | None = None
     """``max_steps`` of the decoder. None: that of the encoder."""
-    decoder_min_steps: Positive | None = None
-    """``min_steps`` of the decoder. None: that of the encoder."""
 
     def rules(self, config: Any) -> Refusals:
         """Each side that there is has steps enough, and a sequence as many as positions only where that is known."""
-        architecture, one_side = config.architecture, config.architecture != "encoder_decoder"
-        for decoder in (False, True):
-            least, most = config.min_steps_of(decoder=decoder), config.max_steps_of(decoder=decoder)
-            side = "decoder_" if decoder and self.decoder_min_steps else ""
-            yield f"depth.{side}min_steps", least > most, f"at most max_steps={most}"
+        most = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
+        yield "depth.min_steps", self.min_steps > most, f"at most max_steps={most}"
         if self.max_steps != "length":
             return
-        decodes = architecture == "language_model" or (not one_side and self.decoder_max_steps is None)
-        fix = "choose a number" if one_side else "set depth.decoder_max_steps to a number"
+        decodes = config.decodes and self.decoder_max_steps is None
+        fix = "set depth.decoder_max_steps to a number" if config.reads else "choose a number"
         yield "depth.max_steps", decodes, f"a decoder does not know the length of what it writes: {fix}"
         steps = "the steps are as many as positions, of any number"
         yield "step.tied", not config.step.tied, f'depth.max_steps="length" needs step.tied=True: {steps}'

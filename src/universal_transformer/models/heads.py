@@ -21,19 +21,13 @@ FLOOR = 1e-9
 def pool(
     states: Float[Tensor, "batch position width"], *, padding: Padding | None, how: str
 ) -> Float[Tensor, "batch width"]:
-    """The "mean" over real positions, the state of the "last" real position, or both "ends": the first half of the
-    channels of the last real position, and the second half of those of the first.
-    """
+    """The "mean" over real positions, or the state of the "last" real position."""
     real = torch.ones_like(states[..., 0], dtype=torch.bool) if padding is None else ~padding
     if how == "mean":
         count = real.sum(dim=1, keepdim=True).clamp(min=1)
         return (states * real.unsqueeze(-1)).sum(dim=1) / count
-    rows, half = torch.arange(states.shape[0], device=states.device), states.shape[2] // 2
-    last = states[rows, states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)]
-    if how == "last":
-        return last
-    first = states[rows, real.long().argmax(dim=1)]
-    return torch.cat((last[:, :half], first[:, half:]), dim=1)
+    rows = torch.arange(states.shape[0], device=states.device)
+    return states[rows, states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)]
 
 
 class ClassHead(nn.Linear):

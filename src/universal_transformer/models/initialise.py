@@ -6,7 +6,7 @@ weights                                start
 =====================================  ==============================================================
 attention projections, transitions     Glorot uniform, each projection by itself; biases 0. With DeepNorm the values,
                                        the outputs and the transitions are smaller, by ``α^-1 / √2``
-LayerNorm                              scale 1, shift 0
+LayerNorm                              scale 1, shift 0 (torch's start)
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 depthwise convolutions                 uniform over ``± kernel^-1/2``
 halting unit                           by default weight 0 and bias ``-ln(2T - 1)``; with ``halting.bias`` the weight is
@@ -40,9 +40,6 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, nn.Conv1d):
             bound = module.kernel_size[0] ** -0.5
             init.uniform_(module.weight, -bound, bound)
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
         elif callable(own := getattr(module, "initialise", None)):
             own()
     for module in model.modules():  # fused projections: each part by its own fan

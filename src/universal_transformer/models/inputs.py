@@ -136,12 +136,11 @@ class FactInput(_Embedding):
         super().__init__(config, width)
         words, by = config.vocabulary.max_fact_words, "facts need the length of the longest one"
         self.mask = nn.Parameter(torch.empty(needed(words, "vocabulary.max_fact_words", by=by), width))
-        self.noise = 1.0 if config.inputs.fact_mask_init == "noise" else 0.0
 
     def initialise(self) -> None:
-        """Words as a table; the mask 1 + normal noise of standard deviation 1, or ones."""
+        """Words as a table; the mask 1 + normal noise of standard deviation 1."""
         super().initialise()
-        nn.init.normal_(self.mask, mean=1.0, std=self.noise)
+        nn.init.normal_(self.mask, mean=1.0)
 
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
         """A fact without a word is padding."""

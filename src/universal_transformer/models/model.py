@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
+from universal_transformer.axes import Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import AS_TRAINED, GREEDY, DepthOptions, Generated, Sampling
 from universal_transformer.models.initialise import initialise
@@ -67,16 +67,6 @@ class EncodedSource:
     trace: Trace | None = None
 
 
-@runtime_checkable
-class GenerationState(Protocol):
-    """State of generation between two tokens. ``trace``: the trace over depth of the last call, if there is one."""
-
-    trace: Trace | None
-
-    def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Rows ``index`` in place of the present ones."""
-
-
 class Parts(NamedTuple):
     """What makes the sides and the head of a model from its configuration, which names them (`BaseConfig.parts`). A
     target is made with the source that it follows, if there is one.
@@ -91,9 +81,10 @@ class Model(Pretrained):
     """A model of any kind. ``source`` and ``target`` are None where it has no such side, and so is ``head``.
 
     A side of a source is called with ids and a :class:`Call` and returns :class:`EncodedSource`. A side of a target is
-    called with targets, what was encoded and the call, and returns the output; its ``start`` and ``advance`` give it
-    token by token, up to its ``limit``. A head turns the states of a source into logits. A model whose configuration
-    has ``max_steps=0`` has no depth: it takes no depth and returns no trace.
+    called with targets, what was encoded and the call, and returns the output. Its ``start`` and ``advance`` give it
+    token by token, up to its ``limit``: their state has the ``trace`` over depth of the last call, if there is one, and
+    ``reorder(index)`` puts the rows ``index`` in place of the present ones. A head turns the states of a source into
+    logits. A model whose configuration has ``max_steps=0`` has no depth: it takes no depth and returns no trace.
     """
 
     codec: Any = None
@@ -105,11 +96,11 @@ class Model(Pretrained):
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__(config)
-        parts: Parts = resolve_name(self.config.parts)
-        encoder, decoder = (side in self.config.sides for side in (False, True))
-        self.source = parts.source(self.config) if encoder else None
-        self.target = parts.target(self.config, self.source) if decoder else None
-        self.head = None if decoder else parts.head(self.config)
+        config = self.config  # with the architecture of the class
+        parts: Parts = resolve_name(config.parts)
+        self.source = parts.source(config) if config.reads else None
+        self.target = parts.target(config, self.source) if config.decodes else None
+        self.head = None if config.decodes else parts.head(config)
         initialise(self)
 
     def forward(
@@ -165,8 +156,7 @@ class Model(Pretrained):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
 
-        Both sides have one draw unless ``independent_offsets``. UserError where positions are given to a model that
-        encodes none.
+        Both sides have one draw. UserError where positions are given to a model that encodes none.
         """
         if not self.config.max_steps:
             if given != (None, None):
@@ -179,11 +169,8 @@ class Model(Pretrained):
             if (positions := found[name]) is not None:
                 check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
         if self.training and config.offsets != "none" and any(found[name] is None for name in lengths):
-            longest = max(lengths.values())
-            both = None if config.independent_offsets else draw_positions(config, rows, longest, device=device)
-            for name, length in lengths.items():
-                drawn = draw_positions(config, rows, length, device=device) if both is None else both
-                found[name] = drawn[:, :length] if found[name] is None else found[name]
+            drawn = draw_positions(config, rows, max(lengths.values()), device=device)
+            found |= {name: drawn[:, :length] for name, length in lengths.items() if found[name] is None}
         return found["source"], found["target"]
 
     def generate(
@@ -235,12 +222,3 @@ class Model(Pretrained):
             return self.target.start(None, call, batch=batch, capacity=capacity)
         self.source.check(source)
         return self.target.start(self.source(source, call), call, batch=source.shape[0], capacity=capacity)
-
-    def advance(
-        self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Bool[Tensor, "batch new"] | None = None
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (first ``start_id`` and the prompt, if there is one); logits after each of them.
-
-        ``padding`` marks positions without a token.
-        """
-        return self.target.advance(tokens, state, padding=padding)

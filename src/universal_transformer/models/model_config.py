@@ -18,6 +18,7 @@ from universal_transformer.errors import UserError, refuse_fields, suggestion
 from universal_transformer.files import show
 from universal_transformer.models.components import (
     ENCODERS,
+    MOST_BLOCKS,
     MOST_STEPS,
     NORMS,
     POSITIONS,
@@ -54,9 +55,12 @@ KINDS: dict[str, str] = {
 """Kind of a model, as files name it -> ``module:class`` of its configuration."""
 
 
+NO_DEPTH: DepthConfig | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """What every model has, baselines included."""
+    """What every model has, baselines included: these have no ``depth``, and ``halting`` on no side."""
 
     kind: ClassVar[str]
     """An entry of ``KINDS``."""
@@ -74,6 +78,9 @@ class BaseConfig:
     generation: GenerationConfig = GenerationConfig()
     """How long an answer may be."""
 
+    depth = NO_DEPTH
+    halting = HaltingConfig()
+
     def __post_init__(self) -> None:
         check(self)
         refuse_fields(self, self.rules())
@@ -90,14 +97,19 @@ class BaseConfig:
         return self.vocabulary.start_id
 
     @property
-    def sides(self) -> tuple[bool, ...]:
-        """Whether each side is a decoder."""
-        return (False, True) if self.architecture == "encoder_decoder" else (self.architecture == "language_model",)
+    def reads(self) -> bool:
+        """Whether there is a source."""
+        return self.architecture != "language_model"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether there is a target that is written position by position."""
+        return self.architecture not in ENCODERS
 
     @property
     def writes(self) -> Writes:
         """What the model predicts."""
-        return "classes" if self.architecture in ENCODERS else "tokens"
+        return "tokens" if self.decodes else "classes"
 
     @property
     def halts(self) -> bool:
@@ -106,7 +118,12 @@ class BaseConfig:
 
     @property
     def expects_loss(self) -> bool:
-        """Whether the loss is the expectation over the step at which positions stop."""
+        """Whether the loss is the expectation over the step at which positions stop (PonderNet)."""
+        return self.halts and choices_of(self.halting).expects_loss
+
+    @property
+    def ponders_padding(self) -> bool:
+        """Whether padding takes steps like any other position."""
         return False
 
     @property
@@ -120,40 +137,24 @@ class BaseConfig:
         return "this model computes positions one after the other"
 
     @property
-    def ponders_padding(self) -> bool:
-        """Whether padding takes steps like any other position."""
-        return False
-
-    @property
-    def tied(self) -> bool:
-        """Whether all steps share their blocks."""
-        return True
-
-    @property
     def max_steps(self) -> int:
         """The largest number of steps of any side. 0: the model has no steps over depth."""
         return max(self.max_steps_of(decoder=False), self.max_steps_of(decoder=True))
 
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own, over all sides. 0: layers that the ranges of the fields keep few."""
-        return 0
-
-    def halts_in(self, *, decoder: bool) -> bool:  # noqa: ARG002
+    def halts_in(self, *, decoder: bool) -> bool:
         """Whether positions of this side halt."""
-        return False
+        return self.halting.side in ("both", "decoder" if decoder else "encoder")
 
-    def max_steps_of(self, *, decoder: bool) -> int:  # noqa: ARG002
+    def max_steps_of(self, *, decoder: bool) -> int:
         """Return the largest number of steps of one side."""
-        return 0
+        if self.depth is None:
+            return 0
+        steps = (self.depth.decoder_max_steps if decoder else None) or self.depth.max_steps
+        return MOST_STEPS if steps == "length" else steps
 
-    def min_steps_of(self, *, decoder: bool) -> int:  # noqa: ARG002
-        """Return the first step at which positions of one side can halt."""
-        return 0
-
-    def by_length(self, *, decoder: bool) -> bool:  # noqa: ARG002
-        """Whether each sequence of this side makes as many steps as it has positions, or at most as many."""
-        return False
+    def by_length(self, *, decoder: bool) -> bool:
+        """Whether each sequence of this side makes as many steps as it has positions, or at most as many (D15)."""
+        return not decoder and self.depth is not None and self.depth.max_steps == "length"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -168,6 +169,8 @@ class ModelConfig(BaseConfig):
     parts: ClassVar[str] = "universal_transformer.models.universal:PARTS"
     builder: ClassVar[str] = "universal_transformer.models.depth:RecurrenceBuilder"
     """What builds the recurrences: ``module:class``."""
+    may_look_ahead: ClassVar[bool] = False
+    """Whether a decoder may depend on later tokens: it then scores targets and does not generate."""
 
     outputs: OutputsConfig = OutputsConfig()
     """From states to logits, or to frames."""
@@ -195,45 +198,23 @@ class ModelConfig(BaseConfig):
         width, heads = self.sizes.width, self.sizes.num_heads
         divisors = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
         yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {divisors}"
-        one_side = self.architecture != "encoder_decoder"
-        if one_side:
+        if not (self.reads and self.decodes):
             yield from unused(self.attention, "attention", ("rotary_source", "source_sink"), "an encoder_decoder")
-            yield from unused(self.depth, "depth", ("decoder_max_steps", "decoder_min_steps"), "an encoder_decoder")
-        missing = {"language_model": "encoder"}.get(self.architecture, "decoder" if one_side else "")
-        yield "halting.side", self.halting.side == missing, f"a {self.architecture} has no {missing}"
+            yield from unused(self.depth, "depth", ("decoder_max_steps",), "an encoder_decoder")
+        missing = ("decoder",) * (not self.decodes) + ("encoder",) * (not self.reads)
+        side = self.halting.side
+        yield "halting.side", side in missing, f"a {self.architecture} has no {side}"
         yield from super().rules()
         if self.halts:
             yield from refusals(self)
         ahead = "lets a causal decoder depend on later tokens: use it with a classifier"
-        yield "halting.scope", self.looks_ahead, ahead
+        yield "halting.scope", self.looks_ahead and not self.may_look_ahead, ahead
+        blocks = self.step.blocks * (1 if self.step.tied else self.max_steps)
+        yield "step.blocks", blocks > MOST_BLOCKS, f"{blocks:,} blocks of one side: at most {MOST_BLOCKS}"
 
     @property
     def writes(self) -> Writes:
         return "frames" if self.outputs.kind == "frames" else super().writes
-
-    @property
-    def tied(self) -> bool:
-        return self.step.tied
-
-    @property
-    def num_blocks(self) -> int:
-        return sum(
-            self.step.blocks * (1 if self.step.tied else self.max_steps_of(decoder=decoder)) for decoder in self.sides
-        )
-
-    def halts_in(self, *, decoder: bool) -> bool:
-        return self.halting.side in ("both", "decoder" if decoder else "encoder")
-
-    def max_steps_of(self, *, decoder: bool) -> int:
-        steps = (self.depth.decoder_max_steps if decoder else None) or self.depth.max_steps
-        return MOST_STEPS if steps == "length" else steps
-
-    def by_length(self, *, decoder: bool) -> bool:
-        """Whether each sequence of this side makes as many steps as it has positions, or at most as many (D15)."""
-        return not decoder and self.depth.max_steps == "length"
-
-    def min_steps_of(self, *, decoder: bool) -> int:
-        return (self.depth.decoder_min_steps if decoder else None) or self.depth.min_steps
 
     def line_of(self, *, decoder: bool) -> int | None:
         """How many positions a line of a picture has on one side; None where positions have one dimension (D17)."""
@@ -246,7 +227,7 @@ class ModelConfig(BaseConfig):
     @property
     def source_attention(self) -> AttentionConfig:
         """Return `attention` with what the position "distance" means for attention to a source (D13)."""
-        if self.coordinates.position != "distance" or self.architecture != "encoder_decoder":
+        if self.coordinates.position != "distance" or not (self.reads and self.decodes):
             return self.attention
         return dataclasses.replace(self.attention, rotary_source=True, source_sink=True)
 
@@ -254,7 +235,7 @@ class ModelConfig(BaseConfig):
     def looks_ahead(self) -> bool:
         """Whether a decoder of this configuration depends on later target positions."""
         sequence = self.halts_in(decoder=True) and self.halting.scope == "sequence"
-        return self.architecture not in ENCODERS and sequence
+        return self.decodes and sequence
 
     @property
     def interaction(self) -> str:
@@ -265,11 +246,6 @@ class ModelConfig(BaseConfig):
     @property
     def unread_states(self) -> str:
         return "this model writes frames, which have no probabilities" if self.writes == "frames" else ""
-
-    @property
-    def expects_loss(self) -> bool:
-        """Whether the loss is the expectation over the step at which positions stop (PonderNet)."""
-        return self.halts and choices_of(self.halting).expects_loss
 
 
 def config_from_dict(fields: Any, *, where: str = "model configuration") -> Any:

@@ -26,8 +26,6 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types of numbers that a file of weights may hold."""
-FEW_BLOCKS = 100
-"""A model of so many blocks is built for its shapes in any case; one of more, if the file has a tensor for each."""
 MAX_HEADER = 16 * 2**20  # bytes
 Shape = tuple[int, ...]
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -114,7 +112,7 @@ class Pretrained(nn.Module):
         cls.check_config(config, where=f"{where}: ")
         with _readable(path) as file:  # only its header is read
             found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no dict
-        check_shapes(found, _shapes(cls, config, most_blocks=len(found), where=where), name=show_path(path))
+        check_shapes(found, _shapes(cls, config, where=where), name=show_path(path))
         model = cls(config)
         with _readable(path) as file:
             for name, tensor in model.tensors().items():
@@ -174,10 +172,8 @@ def check_shapes(found: Mapping[str, Shape], wanted: Mapping[str, Shape], *, nam
             )
 
 
-def _shapes(kind: type[Pretrained], config: BaseConfig, *, most_blocks: int, where: str) -> dict[str, Shape]:
-    """Return the shapes of a model's tensors, on a device without memory; UserError if even this would take long."""
-    if config.num_blocks > max(FEW_BLOCKS, most_blocks):
-        raise UserError(f"{where}: {config.num_blocks:,} blocks, but {WEIGHTS} has {most_blocks:,} tensors in all")
+def _shapes(kind: type[Pretrained], config: BaseConfig, *, where: str) -> dict[str, Shape]:
+    """Return the shapes of a model's tensors, on a device without memory."""
     try:
         with torch.device("meta"):
             return {name: tuple(tensor.shape) for name, tensor in kind(config).tensors().items()}

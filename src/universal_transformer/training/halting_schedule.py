@@ -177,7 +177,7 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     return replaced(
         model,
         {
-            "halting.side": "decoder" if model.sides[-1] else "encoder",
+            "halting.side": "decoder" if model.decodes else "encoder",
             "halting.rule": "ponder",
             "halting.threshold": HaltingConfig().threshold,
             "halting.quantile": 0.5,
@@ -192,8 +192,8 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
 
 def _equal_steps(model: ModelConfig) -> bool:
     """Whether the side that predicts makes as many steps at every position."""
-    decoder = model.sides[-1]
-    return model.min_steps_of(decoder=decoder) >= model.max_steps_of(decoder=decoder)
+    decoder = model.decodes
+    return model.depth.min_steps >= model.max_steps_of(decoder=decoder)
 
 
 def halting_training(training: TrainingConfig) -> TrainingConfig:

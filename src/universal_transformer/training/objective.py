@@ -122,7 +122,7 @@ def objective(
     if step_logits is not None and read is not None:
         each = cross_entropies(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
         if step_loss == "stop":
-            least = model.config.min_steps_of(decoder=output.decoder is not None)
+            least = model.config.depth.min_steps
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
             trained = trained * (real.sum().clamp(min=1) / count)
         elif step_loss == "expected" or expected:

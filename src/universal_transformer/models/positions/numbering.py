@@ -76,7 +76,7 @@ def draw_positions(
 ) -> Int[Tensor, "rows length"]:
     """Positions to train on (decision D3), so that those of longer test sequences occur in training too.
 
-    ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
+    ``random``: one offset per sequence, uniform over
     ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
     sequence (randomised positions; Ruoss et al. 2023). ``spread``: such a subset of a random window, whose length
     is log-uniform between ``length`` and ``max_positions``, so that all distances occur equally often.
@@ -84,8 +84,6 @@ def draw_positions(
     Raises UserError when ``length`` exceeds ``max_positions``.
     """
     offsets, max_positions = config.offsets, config.max_positions
-    if offsets == "none":
-        return torch.arange(length, device=device).unsqueeze(0)
     if length > max_positions:
         raise UserError(
             f"a sequence of {length} positions cannot be given an offset within coordinates.max_positions="
