@@ -75,7 +75,7 @@ def test_targets_are_shifted_right_after_the_start_token(fields):
     torch.testing.assert_close(fed, logits)
 
 
-@pytest.mark.claim("US 11", "US 24", "equation 8")
+@pytest.mark.claim("US 11", "US 24", "equation 8", "tutorial output")
 @pytest.mark.parametrize("tie_output", [True, False])
 @pytest.mark.parametrize("output_bias", [True, False])
 @torch.no_grad()

@@ -56,7 +56,7 @@ def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
     torch.testing.assert_close(fused, weights @ value)
 
 
-@pytest.mark.claim("US 4", "US 5", "US 17", "US 18", "JP 4", "equation 2", "equation 3")
+@pytest.mark.claim("US 4", "US 5", "US 17", "US 18", "JP 4", "equation 2", "equation 3", "tutorial attention")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
@@ -69,7 +69,7 @@ def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     assert (ours - module(x, context(causal=not causal))).abs().max() > 1e-3
 
 
-@pytest.mark.claim("US 5", "US 18", "equation 1")
+@pytest.mark.claim("US 5", "US 18", "equation 1", "tutorial attention")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_printed_scale_is_the_square_root_of_the_width(causal):
     module, x = self_attention(scale="width"), states(2, 4)

@@ -14,7 +14,7 @@ def stacked(rows):
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@pytest.mark.claim("US FIG. 4", "JP 4", "equation 4", "equation 5", "figure 2")
+@pytest.mark.claim("US FIG. 4", "JP 4", "equation 4", "equation 5", "figure 2", "tutorial step")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_encoder_block_is_the_naive_one(norm, transition):
@@ -23,7 +23,7 @@ def test_encoder_block_is_the_naive_one(norm, transition):
     torch.testing.assert_close(module(x, context()), naive)
 
 
-@pytest.mark.claim("US 10", "US 23", "US FIG. 4", "JP 5", "figure 2")
+@pytest.mark.claim("US 10", "US 23", "US FIG. 4", "JP 5", "figure 2", "tutorial decoder")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_decoder_block_is_the_naive_one(norm, transition):
@@ -80,7 +80,7 @@ def test_recording_attention_changes_nothing():
     assert (own.triu(1) == 0).all()
 
 
-@pytest.mark.claim("appendix A", "figure 4")
+@pytest.mark.claim("appendix A", "figure 4", "tutorial step")
 def test_dropout_stands_on_each_sublayer_and_only_while_training():
     module = block(norm="pre", dropout=0.999999).double()
     x = states(2, 5)

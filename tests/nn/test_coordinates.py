@@ -41,7 +41,7 @@ def test_layouts_and_counts_differ():
     assert paper[0, 0].item() == pytest.approx(math.sin(1.0))  # counted from 1
 
 
-@pytest.mark.claim("US 5", "US 18", "equation 6", "equation 7")
+@pytest.mark.claim("US 5", "US 18", "equation 6", "equation 7", "tutorial coordinates")
 def test_first_equation_of_the_paper_position_plus_step():
     module = coordinates(8)
     encoding = module.position(torch.arange(3).unsqueeze(0))

@@ -55,7 +55,7 @@ def ponder_cost(steps, remainder, *, padding):
     return Given().cost(last._replace(steps=steps, remainder=remainder), padding=padding, min_steps=1)
 
 
-@pytest.mark.claim("appendix B", "listing 2")
+@pytest.mark.claim("appendix B", "listing 2", "tutorial halting")
 @given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
 def test_advance_is_the_naive_loop_to_the_last_bit(probabilities, threshold, remainder_at_cap):
     halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)

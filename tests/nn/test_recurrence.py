@@ -97,7 +97,7 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
     assert len(trace.steps[~trace.padding].unique()) > 1, "no position halts before another: nothing is tested"
 
 
-@pytest.mark.claim("US 5", "US 18", "equation 5")
+@pytest.mark.claim("US 5", "US 18", "equation 5", "version 1 equation 4")
 @pytest.mark.parametrize("residual", ["state", "previous"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_printed_residual_leaves_the_coordinates_out(norm, decoder, halts, r
     assert (go(usual, states, source=source)[0] - go(module, states, source=source)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.claim("US 5", "US 18")
+@pytest.mark.claim("US 5", "US 18", "version 1 equation 4")
 def test_a_step_is_the_equations_of_the_patent():
     """``A^t = LN(H^{t-1} + MHSA(H^{t-1} + P^t))``, ``H^t = LN(A^{t-1} + Transition(A^t))``, scores over ``sqrt(d)``."""
     recurrence = small(**{"step.residual": "previous", "attention.scale": "width"}).source.recurrence.double()
@@ -257,7 +257,7 @@ def test_choices_differ(choice, other):
     assert (go(one, states)[0] - go(two, states)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.claim("US 13", "US 26", "listing 1", "section 2.2")
+@pytest.mark.claim("US 13", "US 26", "listing 1", "section 2.2", "tutorial halting")
 def test_the_loop_ends_when_nothing_runs():
     module, calls = small_recurrence(halting=True, max_steps=50, execution="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
