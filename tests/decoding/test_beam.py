@@ -163,8 +163,8 @@ def test_the_search_stops_when_nothing_running_can_win(monkeypatch):
     model, rows, _ = model_and_rows("encoder_decoder", {})
     with torch.no_grad():
         model.target.bias[2] += 50.0
-    calls, advance = [], model.advance
-    monkeypatch.setattr(model, "advance", lambda *args, **more: calls.append(1) or advance(*args, **more))
+    calls, advance = [], model.target.advance
+    monkeypatch.setattr(model.target, "advance", lambda *args, **more: calls.append(1) or advance(*args, **more))
     found = beam_search(model, rows, DecodingOptions(beams=4, max_new_tokens=1000))
     assert [results[0].tokens for results in found] == [[], [], []]
     assert len(calls) == 1

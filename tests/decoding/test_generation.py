@@ -120,14 +120,14 @@ def test_a_done_row_is_fed_padding_without_effect_on_the_others(fields):
 @pytest.mark.parametrize("place", [0, 2, 6])
 def test_an_end_token_ends_generation(place, monkeypatch):
     model = small()
-    end, other, advance = model.config.vocabulary.end_id, 5, model.advance
+    end, other, advance = model.config.vocabulary.end_id, 5, model.target.advance
 
     def written(tokens, state, **options):  # <end> is the likeliest token at this place alone
         logits = torch.zeros_like(advance(tokens, state, **options))
         logits[..., end if state.cache.length - 1 == place else other] = 9.0
         return logits
 
-    monkeypatch.setattr(model, "advance", written)
+    monkeypatch.setattr(model.target, "advance", written)
     (result,) = generate(model, sources(1), DecodingOptions(max_new_tokens=6))
     assert result.finished == (place < 6)
     assert result.tokens == [other] * place

@@ -147,9 +147,9 @@ def test_neither_padding_nor_the_start_token_is_generated():
 
 def test_a_batch_costs_no_more_than_its_longest_row(monkeypatch):
     model, rows = model_and_input("encoder_decoder", {})
-    calls, advance = [], model.advance
+    calls, advance = [], model.target.advance
     monkeypatch.setattr(
-        model,
+        model.target,
         "advance",
         lambda tokens, *rest, **more: calls.append(len(tokens)) or advance(tokens, *rest, **more),
     )
