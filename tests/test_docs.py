@@ -21,6 +21,7 @@ from universal_transformer.cli.parser import parse
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BRIEFLY = re.compile(r"(--training\.max-updates \d+ )?--training\.minutes (\d+|none)")
+SMALL = " --model.sizes.width 32 --model.sizes.filter-width 64 --model.sizes.num-heads 2"
 FEW = " --data.train-stories 40 --data.validation-stories 10 --data.test-stories 2"
 LIMIT = 40  # lines of a block of extending.md
 
@@ -30,8 +31,9 @@ def blocks(page):
 
 
 def run(command, folder):
-    """Run one line of a console block in `folder`, with trainings cut to a few updates."""
+    """Run one line of a console block in `folder`, with trainings cut to a few updates of small models."""
     command = BRIEFLY.sub("--training.max-updates 2 --training.minutes None", command)
+    command = re.sub(r" train (pairs|labelled|text|tagged|stories)\b", rf"\g<0>{SMALL}", command)
     command = re.sub(r" train stories\b", rf"\g<0>{FEW}", command)
     before, last = command.rsplit(" | ", 1) if " | " in command else ("true", command)
     program, *arguments = shlex.split(last)

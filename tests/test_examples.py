@@ -22,6 +22,7 @@ SHORTER = {
     "minimal": ("range(101)", "range(11)"),
     "own_halting_rule": ("updates=400", "updates=40"),
     "own_task": ('"60"', '"11"'),
+    "own_treebank": ('"40"', '"10"'),
     "pictures": ("6, 3, 150", "6, 3, 15"),
     "sounds": ("3, 300", "3, 30"),
     "training_loop": ("range(150)", "range(15)"),
