@@ -7,7 +7,7 @@ import torch
 from small_pictures import write_digits
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.explore.picture_figures import drawn_picture, read_picture
-from universal_transformer.explore.report_page import draw, render
+from universal_transformer.explore.report_page import render
 from universal_transformer.explore.story import choose_examples, examine
 from universal_transformer.models.components import DepthConfig, InputsConfig
 from universal_transformer.models.model_config import ModelConfig
@@ -39,9 +39,8 @@ def test_a_picture_that_was_written_has_steps_for_each_pixel(halting, tmp_path):
     assert set(story.output_steps) <= {1.0, 2.0, 3.0}
     assert len(drawn_picture(story).axes) == (3 if halting else 1)
     report = evaluate(model, task)
-    figures = draw(report, stories=[story])
+    html, figures = render(report, stories=[story], config={})
     assert "picture_1" in figures
-    html = render(report, pictures=figures, stories=[story], metrics=[], config={})
     assert "<h2>Pictures</h2>" in html
     assert "<h2>Samples</h2>" not in html
 

@@ -13,7 +13,7 @@ from small_reports import METRICS, report, story
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Confusion, Report
 from universal_transformer.explore.canvas import DPI
-from universal_transformer.explore.figures import error_by_group, training_curve
+from universal_transformer.explore.figures import error_by_group
 from universal_transformer.explore.page import tokens
 from universal_transformer.explore.report_page import render, write_report
 from universal_transformer.explore.story import Story
@@ -99,7 +99,7 @@ def test_the_baseline_stands_beside_the_score(tmp_path):
 def test_the_confusion_matrix_is_a_table(tmp_path):
     cells = (Confusion("test", "<ham>", "spam", 17), Confusion("test", "spam", "spam", 4))
     read = written(tmp_path, report=dataclasses.replace(report(), confusion=cells))
-    for text in ("Confusion matrix of test", "<ham>", "17"):
+    for text in ("test: examples by true class", "<ham>", "17"):
         assert text in read.text
 
 
@@ -235,10 +235,8 @@ def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):
     for error in map(str, refused):
         assert error.startswith(f"{path}:")
         assert error.isprintable()
-    for found in accepted[::3]:
-        render(report(), pictures={}, stories=(), metrics=found, config={})
     for found in accepted[::10]:
-        training_curve(found)
+        render(report(1, halting=False), metrics=found, config={})
 
 
 @pytest.mark.parametrize("name", ["report.html", "plots/training.svg"])

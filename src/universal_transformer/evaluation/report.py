@@ -6,7 +6,7 @@ A report is read from ``report.json`` to print it or to plot it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -202,26 +202,23 @@ class Report:
     def lines(self) -> list[str]:
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *columns(self.score_table(), names=2)]
-        if self.has_groups:
-            lines.append(self.mean_line)
-        if self.failed is not None:
-            names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
-            lines.append(f"failed ({self.failed_means}): {len(self.failed)} of {len(self.rows)}{names}")
-        if self.baseline:
-            lines.append(f"baseline: {self.baseline}")
-        for name, table in self.confusion_tables().items():
-            lines += ["", f"{name}: {CONFUSION}", *columns(table)]
-        if self.halting:
-            lines += _step_lines(self)
+        lines += self.remarks()
+        for name, table in (self.confusion_tables() | self.step_tables()).items():
+            lines += ["", name, *columns(table)]
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
         lines += [f"warning: {text}" for text in self.warnings]
         return lines + [f"note: {text}" for text in self.notes]
 
-    @property
-    def mean_line(self) -> str:
-        """The mean of the first score over groups, in words."""
-        score, mean = scores()[self.headline], self.mean_over_groups(self.headline)
-        return f"mean {score.title} over {len(self.rows)} groups: {score.text(mean)}"
+    def remarks(self) -> Iterator[str]:
+        """What the scores of groups and the baseline are, in words."""
+        if self.has_groups:
+            score, mean = scores()[self.headline], self.mean_over_groups(self.headline)
+            yield f"mean {score.title} over {len(self.rows)} groups: {score.text(mean)}"
+        if self.failed is not None:
+            names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
+            yield f"failed ({self.failed_means}): {len(self.failed)} of {len(self.rows)}{names}"
+        if self.baseline:
+            yield f"baseline: {self.baseline}"
 
     def score_table(self) -> list[list[str]]:
         """Scores and steps as text: a head, then the groups of each test set and the whole test set."""
@@ -247,34 +244,36 @@ class Report:
         return table
 
     def confusion_tables(self) -> dict[str, list[list[str]]]:
-        """Return the confusion matrix of each test set as text; none of more than `MOST_CLASSES` classes."""
+        """Return the confusion matrix of each test set as text, by title; none of more than `MOST_CLASSES` classes."""
         tables = {}
         for total in self.totals:
             cells = {(one.truth, one.given): one.count for one in self.confusion if one.set == total.set}
             names = sorted({name for cell in cells for name in cell})
             if 0 < len(names) <= MOST_CLASSES:
                 shown = [one_line(name)[:LONGEST_NAME] for name in names]
-                tables[total.set] = [["", *shown]] + [
+                tables[f"{total.set}: {CONFUSION}"] = [["", *shown]] + [
                     [label, *(f"{cells.get((truth, given), 0):,}" for given in names)]
                     for label, truth in zip(shown, names, strict=True)
                 ]
         return tables
 
-
-def _step_lines(report: Report) -> list[str]:
-    lines = []
-    for side in get_args(Side):
-        if (steps := report.steps(side)) is not None and steps.num_positions:
-            lines += ["", f"{side}: share of {steps.num_positions:,} positions by steps taken"]
-            shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts]
-            lines += columns([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
-    if report.steps_by_supports:
-        lines += ["", "steps by number of supporting facts (mean ± standard deviation over positions)"]
-        lines += columns(
-            [["facts", "steps"]]
-            + [[str(found.num_supports), show_steps(found.steps)] for found in report.steps_by_supports]
-        )
-    return lines
+    def step_tables(self) -> dict[str, list[list[str]]]:
+        """Return the steps of the positions of a model that halts as text, by title."""
+        tables = {}
+        for steps in filter(None, map(self.steps, get_args(Side))) if self.halting else ():
+            shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts if steps.num_positions]
+            if shares:
+                title = f"{steps.side}: share of {steps.num_positions:,} positions by steps taken"
+                tables[title] = [["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]]
+        if self.halting and self.steps_by_supports:
+            tables["steps by number of supporting facts (mean ± standard deviation over positions)"] = [
+                ["supporting facts", "positions", "steps"],
+                *(
+                    [str(group.num_supports), f"{group.steps.num_positions:,}", show_steps(group.steps)]
+                    for group in self.steps_by_supports
+                ),
+            ]
+        return tables
 
 
 def _score(values: Mapping[str, float], name: str) -> str:

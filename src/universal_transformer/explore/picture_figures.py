@@ -19,6 +19,13 @@ MOST_TOKENS = 12
 """Tokens of a caption that are shown."""
 
 
+def figure_of(story: Story) -> Figure:
+    """Return the figure of a story that has frames or pixels."""
+    if story.frames is not None:
+        return written_frames(story)
+    return drawn_picture(story) if story.source_attention is None else read_picture(story)
+
+
 def drawn_picture(story: Story) -> Figure:
     """Return a picture that was written, and for a model that halts the steps of each of its pixels."""
     assert story.pixels is not None
@@ -46,14 +53,11 @@ def read_picture(story: Story) -> Figure:
     shown = story.output_labels[:MOST_TOKENS]
     rows, columns = story.pixels.shape
     width = min(8.8, max(4.2, 1.3 * columns / rows))
-    mark = (
-        "" if story.answer is None else f" · right answer: {label(story.answer)} " + "✗✓"[story.answer == story.output]
-    )
     figure, axes = canvas(
         width=width,
         height=(width * 0.86 * rows / columns + 0.22) * (1 + len(shown)),
         title="Attention as each character is written",
-        subtitle=f"model: {label(story.output)}{mark}",
+        subtitle=story.verdict,
         rows=1 + len(shown),
     )
     _show(axes[0], story.pixels)

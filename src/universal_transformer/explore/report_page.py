@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import scores
-from universal_transformer.evaluation.report import CONFUSION, Report, show_steps
+from universal_transformer.evaluation.report import Report
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, svg
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
@@ -23,14 +23,26 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
-from universal_transformer.explore.picture_figures import drawn_picture, read_picture, written_frames
+from universal_transformer.explore.picture_figures import figure_of
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
 from universal_transformer.files import read_json, write_bytes, write_text
 from universal_transformer.training.provenance import processor
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 REPORT, PLOTS = "report.html", "plots"
 FIXED = "Every position takes {} steps: the depth of this model is fixed, so there is no ponder time to show."
+
+
+class Plots(dict[str, bytes]):
+    """The figures of a page as SVG, by the names of their files."""
+
+    def add(self, name: str, figure: Figure) -> str:
+        """Keep a figure, and return it as a part of the page; its title and subtitle describe it."""
+        self[name] = svg(figure)
+        return page.image(self[name], alt=": ".join(text.get_text() for text in figure.texts[:2]))
 
 
 def write_report(
@@ -47,102 +59,50 @@ def write_report(
     empty. `episode` is one in which the model acted. The configuration is read from the folder's config.json, if it
     exists.
     """
-    pictures = draw(report, stories=stories, metrics=metrics, episode=episode)
-    plots = folder / PLOTS
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    html, plots = render(report, stories=stories, metrics=metrics, episode=episode, config=config)
     try:
-        plots.mkdir(parents=True, exist_ok=True)
-        for name, picture in pictures.items():
-            write_bytes(plots / f"{name}.svg", picture)
-        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        html = render(report, pictures=pictures, stories=stories, metrics=metrics, config=config)
+        (folder / PLOTS).mkdir(parents=True, exist_ok=True)
+        for name, plot in plots.items():
+            write_bytes(folder / PLOTS / f"{name}.svg", plot)
         write_text(folder / REPORT, html)
     except OSError as error:
         raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
     return folder / REPORT
 
 
-def draw(
+def render(
     report: Report,
     *,
     stories: Sequence[Story] = (),
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
-) -> dict[str, bytes]:
-    """Return all figures of the report, the stories, the metrics and the episode, as SVG by name."""
-    figures = {}
-    if len(report.rows) > 1:
-        figures["scores"] = error_by_group(report)
-    if report.halting:
-        figures["ponder_histogram"] = ponder_histogram(report)
-        if report.steps_by_supports:
-            figures["ponder_by_supports"] = ponder_by_supports(report, paper=report.task.startswith("babi"))
-    for number, story in enumerate((story for story in stories if story.facts), start=1):
-        suffix = f"_{number}" if number > 1 else ""
-        if story.halting:
-            figures[f"ponder_map{suffix}"] = ponder_map(story)
-        if story.attention is not None:
-            figures[f"attention{suffix}"] = attention_maps(story)
-    for number, story in enumerate((story for story in stories if story.pixels is not None), start=1):
-        figures[f"picture_{number}"] = drawn_picture(story) if story.source_attention is None else read_picture(story)
-    if episode is not None:
-        figures["episode"] = watched_episode(episode)
-    for number, story in enumerate((story for story in stories if story.frames is not None), start=1):
-        figures[f"frames_{number}"] = written_frames(story)
-    if any(line.get("event") == "update" for line in metrics):
-        figures["training"] = training_curve(metrics)
-    return {name: svg(figure) for name, figure in figures.items()}
-
-
-def render(
-    report: Report,
-    *,
-    pictures: Mapping[str, bytes],
-    stories: Sequence[Story],
-    metrics: Sequence[Mapping[str, Any]],
     config: Mapping[str, Any],
-) -> str:
-    """Return the page as text."""
-    title = str(config.get("recipe") or report.task)
-    scores = report.score_table()
-    totals = [number for number, line in enumerate(scores) if number and report.has_groups and line[1] == "all"]
+) -> tuple[str, Plots]:
+    """Return the page as text, and its figures."""
+    plots, title = Plots(), str(config.get("recipe") or report.task)
     count = sum(row.count for row in report.totals)
     lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
     training = [f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"]
-    found = [text for text in dict.fromkeys([*report.warnings, *training]) if text]
+    warnings = [text for text in dict.fromkeys([*report.warnings, *training]) if text]
+    updated = any(line.get("event") == "update" for line in metrics)
     parts = [
         f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>',
         page.cards(_key_figures(report, metrics)),
-        page.section("Warnings", page.items(found), kind="warning") if found else "",
-        page.section(
-            "Scores",
-            _picture(pictures, "scores", alt="scores by group"),
-            page.table(scores, names=2, totals=totals),
-            *_confusion(report),
-            page.items(_score_notes(report)),
-        ),
-        _ponder_time(report, pictures),
-        *_stories(stories, pictures),
-        page.section("Episode", _picture(pictures, "episode", alt="observations, actions and steps of one episode")),
-        _pictures(stories, pictures, prefix="picture_", title="Pictures", alt="a picture and its text"),
-        _pictures(stories, pictures, prefix="frames_", title="Frames", alt="frames that were written, by band"),
-        _samples(stories),
-        page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
+        page.section("Warnings", page.items(warnings), kind="warning"),
+        _scores(report, plots),
+        _ponder_time(report, plots),
+        *_facts([story for story in stories if story.facts], plots),
+        page.section("Episode", "" if episode is None else plots.add("episode", watched_episode(episode))),
+        _drawn("Pictures", "picture", [story for story in stories if story.pixels is not None], plots),
+        _drawn("Frames", "frames", [story for story in stories if story.frames is not None], plots),
+        _samples([story for story in stories if not story.facts and story.pixels is None and story.frames is None]),
+        page.section("Training", plots.add("training", training_curve(metrics)) if updated else ""),
         _settings(config, metrics),
-        page.section("Notes", page.items(report.notes)) if report.notes else "",
+        page.section("Notes", page.items(report.notes)),
         f"<footer><p>universal_transformer {escape(universal_transformer.__version__)}</p></footer>",
     ]
-    return page.page(f"{title} · report", [part for part in parts if part])
-
-
-def _confusion(report: Report) -> list[str]:
-    return [
-        page.folded(f"Confusion matrix of {name}: {CONFUSION}", page.table(table))
-        for name, table in report.confusion_tables().items()
-    ]
-
-
-def _picture(pictures: Mapping[str, bytes], name: str, *, alt: str) -> str:
-    return page.image(pictures[name], alt=alt) if name in pictures else ""
+    return page.page(f"{title} · report", [part for part in parts if part]), plots
 
 
 def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -167,84 +127,71 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     return figures
 
 
-def _score_notes(report: Report) -> list[str]:
-    notes = [f"{scores()[name].title}: {text}" for name, text in report.signatures.items()]
-    if report.baseline:
-        notes.append(f"baseline: {report.baseline}")
-    if report.has_groups:
-        notes.append(report.mean_line)
-    if report.failed:
-        notes.append("failed: " + ", ".join(row.name for row in report.failed))
-    return notes
+def _scores(report: Report, plots: Plots) -> str:
+    table = report.score_table()
+    totals = [number for number, line in enumerate(table) if number and report.has_groups and line[1] == "all"]
+    several = len(report.rows) > 1
+    return page.section(
+        "Scores",
+        plots.add("scores", error_by_group(report)) if several else "",
+        page.table(table, names=2, totals=totals),
+        *(page.folded(name, page.table(confusion)) for name, confusion in report.confusion_tables().items()),
+        page.items([*report.remarks(), *(f"{scores()[name].title}: {how}" for name, how in report.signatures.items())]),
+    )
 
 
-def _ponder_time(report: Report, pictures: Mapping[str, bytes]) -> str:
+def _ponder_time(report: Report, plots: Plots) -> str:
     if not report.max_steps:
         return ""
     if not report.halting:
         return page.section("Ponder time", hint=FIXED.format(report.max_steps))
-    table = [["supporting facts", "positions", "steps"]] + [
-        [str(each.num_supports), f"{each.steps.num_positions:,}", show_steps(each.steps)]
-        for each in report.steps_by_supports
-    ]
-    return page.section(
-        "Ponder time",
-        _picture(pictures, "ponder_histogram", alt="share of positions by steps taken"),
-        _picture(pictures, "ponder_by_supports", alt="steps by number of supporting facts"),
-        page.table(table) if report.steps_by_supports else "",
-        hint=f"Each position halts independently, after at most {report.max_steps} steps. "
-        "Mean ± standard deviation over positions.",
-    )
+    parts = [plots.add("ponder_histogram", ponder_histogram(report))]
+    if report.steps_by_supports:
+        figure = ponder_by_supports(report, paper=report.task.startswith("babi"))
+        parts.append(plots.add("ponder_by_supports", figure))
+    parts += [page.folded(name, page.table(table)) for name, table in report.step_tables().items()]
+    hint = f"Each position halts independently, after at most {report.max_steps} steps. "
+    return page.section("Ponder time", *parts, hint=hint + "Mean ± standard deviation over positions.")
 
 
-def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[str]:
-    sections = []
-    for number, story in enumerate((story for story in stories if story.facts), start=1):
+def _facts(stories: Sequence[Story], plots: Plots) -> Iterator[str]:
+    """Yield a section for each question about facts."""
+    for number, story in enumerate(stories, start=1):
         suffix = f"_{number}" if number > 1 else ""
-        question = story.labels[-1]
+        steps = plots.add(f"ponder_map{suffix}", ponder_map(story)) if story.halting else ""
+        attention = plots.add(f"attention{suffix}", attention_maps(story)) if story.attention is not None else ""
         kinds = [*["fact"] * (len(story.labels) - 1), "question"]
         for row in story.supports:
             kinds[row] = "supporting fact"
-        columns = zip(story.labels, kinds, story.steps, strict=True)
-        lines = [[text, kind, f"{taken:.0f}"] for text, kind, taken in columns]
-        sections.append(
-            page.section(
-                f"One story: {question}?",
-                _picture(pictures, f"ponder_map{suffix}", alt=f"steps of each fact of: {question}"),
-                _picture(pictures, f"attention{suffix}", alt=f"attention by step and head of: {question}"),
-                page.folded("As text", page.table([["fact", "", "steps"], *lines], names=2)),
-                hint="" if story.halting else FIXED.format(story.max_steps),
-            )
-        )
-    return sections
+        lines = zip(story.labels, kinds, (f"{taken:.0f}" for taken in story.steps), strict=True)
+        text = page.folded("As text", page.table([["fact", "", "steps"], *lines], names=2))
+        hint = "" if story.halting else FIXED.format(story.max_steps)
+        yield page.section(f"One story: {story.labels[-1]}?", steps, attention, text, hint=hint)
 
 
-def _pictures(stories: Sequence[Story], figures: Mapping[str, bytes], *, prefix: str, title: str, alt: str) -> str:
-    """Return the figures of pictures that were written or read, or of frames that were written."""
-    names = [name for name in figures if name.startswith(prefix)]
-    shown = [_picture(figures, name, alt=alt) for name in names]
-    fixed = "" if not names or any(story.halting for story in stories) else FIXED.format(stories[0].max_steps)
-    return page.section(title, *shown, hint=fixed) if names else ""
+def _drawn(title: str, name: str, stories: Sequence[Story], plots: Plots) -> str:
+    """Return a section of pictures that were written or read, or of frames that were written."""
+    shown = [plots.add(f"{name}_{number}", figure_of(story)) for number, story in enumerate(stories, start=1)]
+    fixed = "" if not shown or stories[0].halting else FIXED.format(stories[0].max_steps)
+    return page.section(title, *shown, hint=fixed)
 
 
 def _samples(stories: Sequence[Story]) -> str:
     """Return the sequences: input and output, each token with its steps."""
     samples = []
-    for story in (story for story in stories if not story.facts and story.pixels is None and story.frames is None):
+    for story in stories:
         most, halting = story.max_steps, story.halting
         entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
-        sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
-        output = escape(story.output + sure)
+        output = escape(story.output + story.certainty)
         if story.output_labels:
             output = page.tokens(story.output_labels, story.output_steps, most=most, halting=halting)
         entries.append(("out", output))
         if story.answer is not None:
-            mark = "✓" if story.answer == story.output else "✗"
-            entries.append((f"right {mark}", escape(story.answer)))
+            entries.append((f"right {story.mark}", escape(story.answer)))
         samples.append(page.sample(entries))
+    fixed = not all(story.halting for story in stories)
     hint = "The number after a token is its number of steps; more steps are darker."
-    fixed = any(not story.halting for story in stories)
-    return page.section("Samples", *samples, hint="" if fixed else hint) if samples else ""
+    return page.section("Samples", *samples, hint="" if fixed or not samples else hint)
 
 
 def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:

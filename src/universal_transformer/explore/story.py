@@ -17,6 +17,7 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.tensors import batch_of, target_ids
+from universal_transformer.explore.canvas import label
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
 from universal_transformer.tasks.codec import Codec
@@ -65,6 +66,22 @@ class Story:
     """Frames that were written [frame, band], with the `output_steps` of their positions."""
     true_frames: Frames | None = None
     """Those of the example, if they are known."""
+
+    @property
+    def certainty(self) -> str:
+        """The probability of the predicted class, in brackets."""
+        return "" if self.probability is None else f" ({100 * self.probability:.0f} %)"
+
+    @property
+    def mark(self) -> str:
+        """Whether the output is right."""
+        return "✓" if self.answer == self.output else "✗"
+
+    @property
+    def verdict(self) -> str:
+        """The output of the model, and the right one if it is known."""
+        right = "" if self.answer is None else f" · right answer: {label(self.answer)} {self.mark}"
+        return f"model: {label(self.output)}{self.certainty}{right}"
 
 
 def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:

@@ -107,13 +107,7 @@ def shown_rows(story: Story) -> list[int]:
 
 def _subtitle(story: Story, rows: Sequence[int]) -> str:
     """Return the model's answer, the right one, and how many positions are shown."""
-    sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
-    text = f"model: {label(story.output)}{sure}"
-    if story.answer is not None:
-        text += f" · right answer: {label(story.answer)} {'✓' if story.answer == story.output else '✗'}"
-    if story.facts:
-        text += " · facts in reading order"
-    total = len(story.labels)
+    text, total = story.verdict + " · facts in reading order" * story.facts, len(story.labels)
     return text if len(rows) == total else f"{text} · {len(rows)} of {total} positions shown"
 
 
