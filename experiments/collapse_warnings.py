@@ -17,13 +17,12 @@ them:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from study import PROJECT
+from study import PROJECT, STUDIES, read_lines
 
 from paper.results import Result, ResultsFile
 from paper.tables import TABLES
@@ -110,10 +109,7 @@ def read_tables() -> Iterator[tuple[Result, float | None]]:
 
 
 def read_defaults() -> Iterator[SideOfRun]:
-    lines = [
-        json.loads(line)
-        for line in (RESULTS / "studies" / "own_file_defaults.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = read_lines(STUDIES / "own_file_defaults.jsonl")
     ranks = {
         (line["data"], line["variant"]): line["end"]["error" if line["recipe"] == "labelled" else "cross_entropy"]
         for line in lines
@@ -227,4 +223,4 @@ def row(one: SideOfRun) -> str:
 
 
 if __name__ == "__main__":
-    write_text(RESULTS / "studies" / "collapse_warnings.md", page())
+    write_text(STUDIES / "collapse_warnings.md", page())

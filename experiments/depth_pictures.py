@@ -15,16 +15,16 @@ Measures nothing. Writes two pictures into docs/images:
 from __future__ import annotations
 
 import json
-import math
 import re
 import statistics
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from study import PROJECT
+from study import PROJECT, STUDIES, read_lines
 
 from paper.depth_study import curves
 from paper.results import ResultsFile
+from sudoku_steps import standard_error
 from universal_transformer.evaluation.report import Report
 from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean, svg
 from universal_transformer.explore.figures import PAPER_STEPS
@@ -64,10 +64,6 @@ NEEDS = {
     "tokens of the sentence": ("Multi30k", "tokens of the sentence (below: tokens read)"),
 }
 """What needs steps -> the title of its panel, and what stands on its horizontal axis."""
-
-
-def lines_of(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (RESULTS / "studies" / name).read_text(encoding="utf-8").splitlines()]
 
 
 def line_in(ax: Axes, x: list[float], y: list[float], *, label: str) -> str:
@@ -112,7 +108,7 @@ def by_facts(ax: Axes) -> None:
 def by_need(ax: Axes, need: str) -> None:
     """A line for each recorded model and exit, two for an encoder and a decoder."""
     title, x = NEEDS[need]
-    found = [line for line in lines_of("steps_by_need.jsonl") if line["need"] == need]
+    found = [line for line in read_lines(STUDIES / "steps_by_need.jsonl") if line["need"] == need]
     for line in sorted(found, key=lambda line: line["task"]):
         rows = [row for row in line["rows"] if row["count"] >= FEWEST]
         numbers = all(row["need"].isdigit() for row in rows)
@@ -148,7 +144,7 @@ def solved(ax: Axes, side: int) -> None:
     The standard errors are those of experiments/sudoku_steps.py.
     """
     models: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    for line in lines_of("sudoku_steps.jsonl"):
+    for line in read_lines(STUDIES / "sudoku_steps.jsonl"):
         if line["side"] == side:
             drawn = "1 to " if line["depth"] == "random" else ""
             name = f"trained with {drawn}{line['trained_steps']} steps"
@@ -172,12 +168,6 @@ def solved(ax: Axes, side: int) -> None:
     title = f"Sudoku {side} × {side}, {lines[0]['count']:,} boards, {seeds} seed{'s' * several}"
     spread = "standard deviation" if several else "standard error"
     finish(ax, title=title, x="steps at test time", y=f"boards solved ± {spread}, %", where="lower right")
-
-
-def standard_error(line: dict[str, Any]) -> float:
-    """Return the standard error of a share in per cent; of 9 × 9 cells no two boards are symmetric."""
-    share = line["solved"] / line["count"]
-    return line.get("error", 100 * math.sqrt(share * (1 - share) / line["count"]))
 
 
 def errors_of_stories(ax: Axes) -> None:

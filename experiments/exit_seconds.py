@@ -69,8 +69,7 @@ def measure(name: str, *, number: int, run: Path) -> dict[str, Any]:
     options = f"--rule confidence --tolerance 1% {MODELS[name].calibrate}"
     found = json.loads(ut("calibrate", str(run), *shlex.split(options), "--json"))
     chosen = found["chosen"]
-    (curve,) = found["curves"]
-    (cost,) = (point["cost"] for point in curve["points"] if point["value"] == chosen["value"])
+    (cost,) = (point["cost"] for point in found["points"] if point["setting"] == chosen)
     code = code_in_use()
     return {
         "model": name,

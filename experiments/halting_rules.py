@@ -4,7 +4,7 @@
 
 Trains every rule on every task with `ut train`, runs each exit rule and threshold on the test set with `ut calibrate`,
 adds a line to results/studies/halting_rules.jsonl for each run that has none, and writes
-results/studies/halting_rules.md and one picture a task, docs/images/depth_TASK.png. Where all lines are recorded, it
+results/studies/halting_rules.md and one picture a task, docs/images/depth_TASK.svg. Where all lines are recorded, it
 only writes these. Runs are in FOLDER; one that was stopped is continued. multi30k and babi need UT_DATA.
 
 | task     | recipe                      | what is scored                                |
@@ -40,6 +40,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,8 @@ TASKS = {
 }
 DRAWN = ("stories", "sudoku", "babi")
 """Tasks with a picture."""
-FIXED = ["--model.halting.side", "none", "--training.halting-delay", "0"]
-HALTING = ["--model.halting.side", "both"]
+FIXED = "--model.halting.side none --training.halting-delay 0"
+HALTING = "--model.halting.side both"
 NAMES = {
     "stories": "stories",
     "sudoku": "Sudoku 4 × 4",
@@ -148,20 +149,12 @@ EXITS = {
 }
 """What each rule that ends the depth is called, and its colour in all pictures."""
 RULES = {
-    "fixed": [*FIXED, "--training.step-loss", "last"],
-    "every step": [*FIXED, "--training.step-loss", "mean"],
+    "fixed": f"{FIXED} --training.step-loss last",
+    "every step": f"{FIXED} --training.step-loss mean",
     "act": HALTING,
     "act 2x": HALTING,
-    "ponder": [
-        *HALTING,
-        "--model.halting.rule",
-        "ponder",
-        "--training.halting-delay",
-        "0",
-        "--training.step-loss",
-        "last",
-    ],
-    "stick-breaking": [*HALTING, "--model.halting.rule", "stick_breaking", "--training.halting-delay", "0"],
+    "ponder": f"{HALTING} --model.halting.rule ponder --training.halting-delay 0 --training.step-loss last",
+    "stick-breaking": f"{HALTING} --model.halting.rule stick_breaking --training.halting-delay 0",
 }
 HIGHEST = 40
 """Per cent of errors at which a panel ends: what stops too early is of no interest."""
@@ -177,7 +170,7 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
     if compared.tuned and rule != "fixed":
         recipe = [*shlex.split(compared.tuned), "--from", str(folder.with_name(f"{task}-fixed-{seed}"))]
     side = ["--model.halting.side", compared.ponder] if rule == "ponder" and compared.ponder != "both" else []
-    options = [*recipe, *RULES[rule], *side, *cap, "--training.seed", str(seed)]
+    options = [*recipe, *RULES[rule].split(), *side, *cap, "--training.seed", str(seed)]
     train_run(folder, *options, "--quiet")
     calibration = folder / "calibration.json"
     if not calibration.exists():  # 1: no setting is within the tolerance; the curves are there
@@ -195,11 +188,15 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
         "count": found["count"],
         "trained": {"steps": found["trained"]["mean_steps"], "score": found["trained"]["score"]},
         "curves": {
-            curve["rule"]: [
-                {"value": point["value"], "steps": point["cost"]["mean_steps"], "score": point["cost"]["score"]}
-                for point in curve["points"]
+            rule: [
+                {
+                    "value": point["setting"]["value"],
+                    "steps": point["cost"]["mean_steps"],
+                    "score": point["cost"]["score"],
+                }
+                for point in points
             ]
-            for curve in found["curves"]
+            for rule, points in groupby(found["points"], key=lambda point: point["setting"]["rule"])
         },
     }
 

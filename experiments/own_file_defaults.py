@@ -35,54 +35,37 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from study import Study, arguments
+from study import Study, arguments, read_lines, write_page
 
 MINUTES = 5
 DATA = Path(os.environ.get("UT_DATA", "data"))
 
-COSINE = ["--training.schedule", "cosine"]
-PRE = ["--model.step.norm", "pre"]
-POST = ["--model.step.norm", "post"]
-FIXED = ["--model.halting.side", "none"]
-HALTING = ["--model.halting.side", "both", "--model.halting.bias", "-2"]
-DISTANCE = ["--model.coordinates.position", "distance"]
+PRE, POST = "--model.step.norm pre", "--model.step.norm post"
+FIXED = "--model.halting.side none"
+HALTING = "--model.halting.side both --model.halting.bias"
+POSITION = "--model.coordinates.position"
+COSINE = "--training.schedule cosine"
+INVERSE = "--training.schedule inverse_sqrt"
+RATE = "--training.learning-rate"
 
-VARIANTS: dict[str, dict[str, list[str]]] = {
+VARIANTS = {
     "pairs": {
-        "fixed, pre-norm, sinusoids": [*FIXED, *PRE, "--model.coordinates.position", "sinusoidal"],
-        "fixed, pre-norm, distances": [*FIXED, *PRE, *DISTANCE],
-        "halting, pre-norm, distances": [*HALTING, *PRE, *DISTANCE],
+        "fixed, pre-norm, sinusoids": f"{FIXED} {PRE} {POSITION} sinusoidal",
+        "fixed, pre-norm, distances": f"{FIXED} {PRE} {POSITION} distance",
+        "halting, pre-norm, distances": f"{HALTING} -2 {PRE} {POSITION} distance",
     },
     "text": {
-        "fixed, post-norm, inverse square root 1e-3": [
-            *FIXED,
-            *POST,
-            "--training.schedule",
-            "inverse_sqrt",
-            "--training.learning-rate",
-            "1e-3",
-        ],
-        "fixed, pre-norm, cosine 2e-3": [*FIXED, *PRE, *COSINE, "--training.learning-rate", "2e-3"],
-        "halting, pre-norm, cosine 2e-3": [*HALTING, *PRE, *COSINE, "--training.learning-rate", "2e-3"],
+        "fixed, post-norm, inverse square root 1e-3": f"{FIXED} {POST} {INVERSE} {RATE} 1e-3",
+        "fixed, pre-norm, cosine 2e-3": f"{FIXED} {PRE} {COSINE} {RATE} 2e-3",
+        "halting, pre-norm, cosine 2e-3": f"{HALTING} -2 {PRE} {COSINE} {RATE} 2e-3",
     },
     "labelled": {
-        "halting, post-norm, inverse square root 5e-4": [
-            "--model.halting.side",
-            "both",
-            "--model.halting.bias",
-            "-1",
-            *POST,
-            "--training.schedule",
-            "inverse_sqrt",
-            "--training.learning-rate",
-            "5e-4",
-        ],
-        "fixed, pre-norm, cosine 1e-3": [*FIXED, *PRE, *COSINE, "--training.learning-rate", "1e-3"],
-        "halting, pre-norm, cosine 1e-3": [*HALTING, *PRE, *COSINE, "--training.learning-rate", "1e-3"],
+        "halting, post-norm, inverse square root 5e-4": f"{HALTING} -1 {POST} {INVERSE} {RATE} 5e-4",
+        "fixed, pre-norm, cosine 1e-3": f"{FIXED} {PRE} {COSINE} {RATE} 1e-3",
+        "halting, pre-norm, cosine 1e-3": f"{HALTING} -2 {PRE} {COSINE} {RATE} 1e-3",
     },
 }
-
-
+"""Recipe -> its variants, and their options of `ut train`."""
 DEFAULTS = {
     "pairs": "fixed, pre-norm, distances",
     "text": "fixed, pre-norm, cosine 2e-3",
@@ -92,7 +75,7 @@ SCORES = {"error": "error %", "bleu": "BLEU", "sequence_accuracy": "exact match"
 
 
 def write(path: Path, lines: Iterable[str]) -> str:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_page(path, lines)
     return str(path)
 
 
@@ -275,21 +258,19 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
     begin = ["--resume", str(run)]
     if not (run / "config.json").exists():
         limits = ["--training.minutes", str(MINUTES), "--training.threads", "1"]
-        begin = [recipe, *options, *choices, *limits, "--run", str(run)]
+        begin = [recipe, *options, *choices.split(), *limits, "--run", str(run)]
     ut("train", *begin)
     ut("evaluate", str(run))
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    end = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
     return {
         "recipe": recipe,
         "data": data,
         "variant": variant,
-        "options": " ".join(choices),
+        "options": choices,
         "minutes": MINUTES,
-        "end": end,
+        "end": read_lines(run / "metrics.jsonl")[-1],
         "settings": {"model": settings["model"], "training": settings["training"]},
-        "report": report,
+        "report": json.loads((run / "report.json").read_text(encoding="utf-8")),
     }
 
 

@@ -15,12 +15,13 @@ black is 0 and white is 1). The same distances of real test pictures are printed
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from study import record
 
 from universal_transformer.data.example import FIRST
 from universal_transformer.data.handwriting import block_means, load_handwriting
@@ -28,14 +29,10 @@ from universal_transformer.decoding import Sampling
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.files import write_json
 from universal_transformer.rules import Exit
-from universal_transformer.runs.folder import METRICS
-from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks.pictures import NAMES, PictureCodec
 from universal_transformer.tasks.sides.picture import Raster
-from universal_transformer.training.provenance import code_in_use, hardware
 
 Vectors = np.ndarray
 
@@ -80,31 +77,7 @@ def main() -> int:
         "distance_to_nearest_drawn_picture": nearest_other(drawn, asked),
         "distance_between_real_test_pictures": nearest_other(real["test"], digits["test"]),
     }
-    for name, value in figures.items():
-        print(
-            f"{name.replace('_', ' '):45} {value:.3f}"
-            if isinstance(value, float)
-            else f"{name.replace('_', ' ')} {value}"
-        )
-    if chosen.record:
-        lines = read_metrics(chosen.run / METRICS)
-        code = code_in_use()
-        write_json(
-            chosen.record,
-            {
-                "command": shlex.join(["python", "experiments/pictures_judge.py", *sys.argv[1:]]),
-                "recipe": run.config.recipe,
-                "digest": run.config.digest(),
-                "started": {name: value for name, value in last(lines, "start").items() if name != "folder"},
-                "ended": last(lines, "end"),
-                "hardware": hardware(threads=0, device="cpu"),
-                "versions": code.versions,
-                "code": {"commit": code.commit, "clean": code.clean},
-                "temperature": chosen.temperature,
-                "seed": chosen.seed,
-                "figures": figures,
-            },
-        )
+    record(chosen.record, run, figures, temperature=chosen.temperature, seed=chosen.seed)
     return 0
 
 
@@ -144,10 +117,6 @@ def nearest_other(vectors: Vectors, groups: Vectors) -> float:
         if same.any():
             found.append(np.sqrt(((vectors[same] - one) ** 2).sum(axis=1).min()))
     return float(np.mean(found))
-
-
-def last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
-    return next((line for line in reversed(lines) if line["event"] == event), {})
 
 
 if __name__ == "__main__":

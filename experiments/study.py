@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from universal_transformer.runs.opened import Run
     from universal_transformer.runs.trainer import TrainingResult
     from universal_transformer.tasks.task import Task
     from universal_transformer.training.run_config import RunConfig
@@ -64,6 +66,31 @@ class Study:
 def read_lines(path: Path) -> list[Line]:
     """The objects of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def record(file: Path | None, run: Run, figures: Line, **fields: Any) -> None:
+    """Print the figures that were measured of a run; a file also has how both were made, and other `fields`."""
+    from universal_transformer.files import write_json
+    from universal_transformer.runs.folder import METRICS
+    from universal_transformer.runs.journal import read_metrics
+    from universal_transformer.training.provenance import code_in_use, hardware
+
+    for name, value in figures.items():
+        print(f"{name.replace('_', ' '):45} {format(value, '.3f') if isinstance(value, float) else value}")
+    if file is None:
+        return
+    events, code = {line["event"]: line for line in read_metrics(run.folder / METRICS)}, code_in_use()
+    made = {
+        "command": shlex.join(["python", f"experiments/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "recipe": run.config.recipe,
+        "digest": run.config.digest(),
+        "started": {name: value for name, value in events.get("start", {}).items() if name != "folder"},
+        "ended": events.get("end", {}),
+        "hardware": hardware(threads=0, device="cpu"),
+        "versions": code.versions,
+        "code": {"commit": code.commit, "clean": code.clean},
+    }
+    write_json(file, {**made, **fields, "figures": figures})
 
 
 def write_page(path: Path, lines: Iterable[str]) -> None:

@@ -12,7 +12,6 @@ The spectral convergence of the copies is ``‖|T x| - |T y|‖ / ‖|T y|‖`` 
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,21 +20,19 @@ from typing import Any
 
 import numpy as np
 
+from study import record
+
 from universal_transformer.data.example import Frames
 from universal_transformer.data.griffin_lim import spectral_convergence, waveform
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS, recorded_frames
 from universal_transformer.data.sound import SPOKEN, encode_wav, log_mel
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.files import write_json
-from universal_transformer.runs.folder import METRICS
-from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import Run, open_run
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.recording import Heard, Spoken
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.voice import SPEAKER_AND_DIGIT, VoiceData
-from universal_transformer.training.provenance import code_in_use, hardware
 
 
 def main() -> int:
@@ -72,27 +69,7 @@ def main() -> int:
     figures["stopped"] = float(np.mean([answer.finished for answer in answers]))
     figures["said_as_asked_by_speaker"] = by(asked, said, [line.split()[0] for line in lines])
     figures["said_as_asked_by_digit"] = by(asked, said, asked)
-
-    for name, value in figures.items():
-        print(f"{name.replace('_', ' '):32} {value if not isinstance(value, float) else format(value, '.3f')}")
-    if chosen.record:
-        lines_of_run = read_metrics(chosen.run / METRICS)
-        code = code_in_use()
-        write_json(
-            chosen.record,
-            {
-                "command": shlex.join(["python", "experiments/voice_judge.py", *sys.argv[1:]]),
-                "recipe": run.config.recipe,
-                "digest": run.config.digest(),
-                "recogniser": judge.config.digest(),
-                "started": {name: value for name, value in last(lines_of_run, "start").items() if name != "folder"},
-                "ended": last(lines_of_run, "end"),
-                "hardware": hardware(threads=0, device="cpu"),
-                "versions": code.versions,
-                "code": {"commit": code.commit, "clean": code.clean},
-                "figures": figures,
-            },
-        )
+    record(chosen.record, run, figures, recogniser=judge.config.digest())
     return 0
 
 
@@ -138,10 +115,6 @@ def by(asked: Sequence[str], given: Sequence[str], names: Sequence[str]) -> dict
         rows = [row for row, other in enumerate(names) if other == name]
         found[name] = round(share([asked[row] for row in rows], [given[row] for row in rows]), 3)
     return found
-
-
-def last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
-    return next((line for line in reversed(lines) if line["event"] == event), {})
 
 
 if __name__ == "__main__":

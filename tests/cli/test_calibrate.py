@@ -140,7 +140,7 @@ def test_json_has_the_whole_curve(run, capsys):
     assert (printed["count"], printed["goal"]) == (
         50, {"tolerance": 0.9, "confidence": 0.9, "loss": "changed", "cheapest": "steps"}
     )  # fmt: skip
-    assert [point["value"] for point in printed["curves"][0]["points"]] == [2, 1]
+    assert [point["setting"]["value"] for point in printed["points"]] == [2, 1]
 
 
 def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch):

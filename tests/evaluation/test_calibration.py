@@ -12,7 +12,6 @@ from universal_transformer.evaluation.calibration import (
     CALIBRATION,
     Calibration,
     Cost,
-    Curve,
     Goal,
     Point,
     calibrated,
@@ -28,11 +27,16 @@ TRAINED = Cost(score=0.9, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.002)
 def point(value, *, accepted):
     steps = float(value)
     cost = Cost(score=0.9, steps={"encoder": steps}, mean_steps=steps, seconds=steps / 1000)
-    return Point(value=float(value), cost=cost, loss=0.001, p_value=0.01 if accepted else 0.5, accepted=accepted)
+    return Point(
+        setting=Setting("max_steps", float(value)),
+        cost=cost,
+        loss=0.001,
+        p_value=0.01 if accepted else 0.5,
+        accepted=accepted,
+    )
 
 
 def calibration(**changes):
-    curve = Curve(rule="max_steps", points=(point(3, accepted=True), point(2, accepted=True), point(1, accepted=False)))
     found = Calibration(
         weights="0" * 64,
         task="stories",
@@ -41,7 +45,7 @@ def calibration(**changes):
         count=1000,
         goal=Goal(tolerance=0.005),
         trained=TRAINED,
-        curves=(curve,),
+        points=(point(3, accepted=True), point(2, accepted=True), point(1, accepted=False)),
         chosen=Setting("max_steps", 2.0),
         device="cpu",
         batch_tokens=100,
@@ -61,7 +65,7 @@ def test_a_calibration_is_read_as_it_was_written(tmp_path):
         (("extra",), 1, "unknown: extra"),
         (("goal", "tolerance"), 2, "goal.tolerance: expected a number"),
         (("goal", "loss"), "all", "goal.loss: expected one of drop, changed"),
-        (("curves", 0, "rule"), "luck", r"curves\[0\].rule: expected one of"),
+        (("points", 0, "setting", "rule"), "luck", r"points\[0\].setting.rule: expected one of"),
         (("chosen", "value"), 2.5, "chosen: expected Setting or None, found"),
         (("trained", "steps", "brain"), 1.0, "trained.steps"),
         (("count",), 0, "count: expected a whole number, at least 1"),
@@ -99,9 +103,8 @@ def test_the_table_has_every_setting_and_the_chosen_one():
     )
     slower = calibration(chosen=None)
     assert slower.lines()[-1] == "no accepted setting takes fewer steps: the run keeps the depth of training"
-    refused = [dataclasses.replace(point, accepted=False) for point in slower.curves[0].points]
-    curves = (dataclasses.replace(slower.curves[0], points=tuple(refused)),)
-    assert dataclasses.replace(slower, curves=curves).lines()[-1] == (
+    refused = tuple(dataclasses.replace(point, accepted=False) for point in slower.points)
+    assert dataclasses.replace(slower, points=refused).lines()[-1] == (
         "no setting with fewer steps is within 0.5 % with confidence 95 %: the run keeps the depth of training"
     )
 

@@ -13,7 +13,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import depth_curves
-from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point, percent
+from universal_transformer.evaluation.calibration import Cost, Goal, Point, percent
 from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of
@@ -67,17 +67,15 @@ def run(model, task, goal=GOAL, *, rule="max_steps", **choices):
 def test_the_losses_of_a_model_whose_answers_are_known():
     """80 of 100 examples need one step, 15 two, 3 three, 2 four; one needs five and is never right."""
     found = run(scripted(), task_of(*[1] * 80, *[2] * 15, *[3] * 2, *[4] * 2, 5))
-    (curve,) = found.curves
-    assert curve.rule == "max_steps"
-    assert [point.value for point in curve.points] == [3, 2, 1]
-    assert [point.loss for point in curve.points] == pytest.approx([0.02, 0.04, 0.19])
-    assert [point.cost.score for point in curve.points] == pytest.approx([0.97, 0.95, 0.8])
+    assert [str(point.setting) for point in found.points] == ["max_steps 3", "max_steps 2", "max_steps 1"]
+    assert [point.loss for point in found.points] == pytest.approx([0.02, 0.04, 0.19])
+    assert [point.cost.score for point in found.points] == pytest.approx([0.97, 0.95, 0.8])
     assert (found.trained.score, found.trained.steps, found.trained.mean_steps) == (0.99, {"encoder": 4.0}, 4.0)
-    assert [point.cost.mean_steps for point in curve.points] == [3, 2, 1]
-    for point, wrong in zip(curve.points, (2, 4, 19), strict=True):
+    assert [point.cost.mean_steps for point in found.points] == [3, 2, 1]
+    for point, wrong in zip(found.points, (2, 4, 19), strict=True):
         assert point.p_value == pytest.approx(p_value([1.0] * wrong + [0.0] * (100 - wrong), tolerance=0.05))
         assert point.cost.seconds > 0
-    assert [point.accepted for point in curve.points] == [False] * 3  # 2 errors of 100 have p = 0.118
+    assert [point.accepted for point in found.points] == [False] * 3  # 2 errors of 100 have p = 0.118
     assert found.chosen is None
     assert "keeps the depth of training" in found.outcome
 
@@ -105,8 +103,8 @@ def test_the_cheapest_accepted_number_of_steps_is_chosen(needs, chosen):
 def test_answers_that_turn_right_do_not_make_up_for_answers_that_turn_wrong():
     """Of class 0 a model is right before it can give class 3: half of the answers change, none is lost."""
     task = task_of(*[1] * 50, *[4] * 50, truth=0)
-    (drop,), (changed,) = (
-        run(scripted(), task, Goal(tolerance=0.05, confidence=0.9, loss=loss)).curves for loss in ("drop", "changed")
+    drop, changed = (
+        run(scripted(), task, Goal(tolerance=0.05, confidence=0.9, loss=loss)) for loss in ("drop", "changed")
     )
     assert [point.loss for point in drop.points] == [0, 0, 0]
     assert [point.loss for point in changed.points] == [0.5, 0.5, 0.5]
@@ -151,13 +149,12 @@ def test_the_score_of_one_example():
 
 def check_against_evaluation(model, task, found, score):
     """Each point has the score and the steps of an evaluation with its setting: the real model ran."""
-    for curve in found.curves:
-        for point in curve.points[::9]:
-            options = Setting(curve.rule, point.value).of(DecodingOptions())
-            report = evaluate(model, task, Selection(split=found.split), options=options)
-            assert point.cost.score == pytest.approx(score(report.totals[0].metrics))
-            assert point.cost.mean_steps == pytest.approx(report.mean_steps)
-            assert point.cost.steps == pytest.approx({one.side: one.mean for one in report.totals[0].steps})
+    for point in found.points[::9]:
+        options = point.setting.of(DecodingOptions())
+        report = evaluate(model, task, Selection(split=found.split), options=options)
+        assert point.cost.score == pytest.approx(score(report.totals[0].metrics))
+        assert point.cost.mean_steps == pytest.approx(report.mean_steps)
+        assert point.cost.steps == pytest.approx({one.side: one.mean for one in report.totals[0].steps})
 
 
 @pytest.mark.parametrize("rule", ["halting_threshold", "confidence"])
@@ -165,14 +162,13 @@ def test_points_of_a_classifier_that_halts_are_evaluations(stories, rule):
     model = model_for(stories)
     found = run(model, stories, Goal(tolerance=0.5), rule=rule)
     check_against_evaluation(model, stories, found, lambda metrics: 1 - metrics["error"] / 100)
-    steps = [point.cost.mean_steps for point in found.curves[0].points]
+    steps = [point.cost.mean_steps for point in found.points]
     assert steps == sorted(steps, reverse=True)
     assert steps[-1] < steps[0]
     small = run(model, stories, Goal(tolerance=0.5), rule=rule, batch_tokens=40)
-    for one, other in zip(found.curves, small.curves, strict=True):
-        assert [(point.loss, point.cost.steps) for point in one.points] == [
-            (point.loss, pytest.approx(point.cost.steps)) for point in other.points
-        ]
+    assert [(point.loss, point.cost.steps) for point in found.points] == [
+        (point.loss, pytest.approx(point.cost.steps)) for point in small.points
+    ]
 
 
 def test_sequences_are_what_the_model_writes_by_itself(copying):
@@ -200,11 +196,9 @@ def test_texts_lose_shares_of_tokens(text_task):
     task = text_task("character")
     model = model_for(task)
     found = run(model, task, Goal(tolerance=0.5), limit=20)
-    assert all(0 <= point.loss <= 1 for point in found.curves[0].points)
+    assert all(0 <= point.loss <= 1 for point in found.points)
     everything = run(model, task, Goal(tolerance=0.5, loss="changed"), limit=20)
-    assert all(
-        one.loss <= other.loss for one, other in zip(found.curves[0].points, everything.curves[0].points, strict=True)
-    )
+    assert all(one.loss <= other.loss for one, other in zip(found.points, everything.points, strict=True))
 
 
 def test_encoder_and_decoder_of_different_depth_lose_steps_together():
@@ -293,7 +287,7 @@ def test_the_level_is_divided_among_the_rules(stories, monkeypatch):
     goal, model = Goal(tolerance=0.3, confidence=0.9), model_for(stories)
     assert run(model, stories, goal, split="test").chosen is not None
     several = run(model, stories, goal, split="test", rule=None)
-    rules = len(several.curves)
+    rules = len(several.rules)
     assert rules > 1
     assert several.chosen is None
     assert several.delta == pytest.approx(0.1 / rules)
@@ -323,19 +317,22 @@ def test_a_model_without_depth_has_nothing_to_calibrate(tmp_path):
 
 
 def test_the_choice_among_rules_is_by_steps_or_by_seconds():
-    def point(value, steps, seconds, accepted=True):
+    def point(rule, value, steps, seconds, *, accepted=True):
         cost = Cost(score=1.0, steps={"encoder": steps}, mean_steps=steps, seconds=seconds)
-        return Point(value=float(value), cost=cost, loss=0.0, p_value=0.0, accepted=accepted)
+        return Point(setting=Setting(rule, float(value)), cost=cost, loss=0.0, p_value=0.0, accepted=accepted)
 
-    curves = [
-        Curve(rule="max_steps", points=(point(3, 3.0, 0.3), point(2, 2.0, 0.2), point(1, 1.0, 0.1, accepted=False))),
-        Curve(rule="halting_threshold", points=(point(0.9, 1.9, 0.25), point(0.8, 1.8, 0.35))),
+    points = [
+        point("max_steps", 3, 3.0, 0.3),
+        point("max_steps", 2, 2.0, 0.2),
+        point("max_steps", 1, 1.0, 0.1, accepted=False),
+        point("halting_threshold", 0.9, 1.9, 0.25),
+        point("halting_threshold", 0.8, 1.8, 0.35),
     ]
     trained = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.15)
-    assert cheapest(curves, trained, by="steps") == Setting("halting_threshold", 0.8)
-    assert cheapest(curves, trained, by="seconds") is None
+    assert cheapest(points, trained, by="steps") == Setting("halting_threshold", 0.8)
+    assert cheapest(points, trained, by="seconds") is None
     slow = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.4)
-    assert cheapest(curves, slow, by="seconds") == Setting("max_steps", 2.0)
+    assert cheapest(points, slow, by="seconds") == Setting("max_steps", 2.0)
 
 
 def test_the_time_of_what_may_be_chosen_is_the_shortest_of_three(monkeypatch):
@@ -353,5 +350,5 @@ def test_the_time_of_what_may_be_chosen_is_the_shortest_of_three(monkeypatch):
     found = run(scripted(), task_of(*[1] * 80, *[2] * 120), goal)
     assert measured == {None: [], 3: [], 2: [], 1: []}, "max_steps 1 is not accepted, and is measured once"
     assert found.trained.seconds == pytest.approx(6.0 / 200)
-    assert [point.cost.seconds for point in found.curves[0].points] == pytest.approx([4.0 / 200, 2.0 / 200, 1.0 / 200])
+    assert [point.cost.seconds for point in found.points] == pytest.approx([4.0 / 200, 2.0 / 200, 1.0 / 200])
     assert found.chosen == Setting("max_steps", 2.0)

@@ -6,7 +6,7 @@ import pytest
 from small_task_models import TINY, model_for
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import evaluate, not_better
 from universal_transformer.evaluation.metrics import METRICS, metric_of
 from universal_transformer.evaluation.metrics.bleu import corpus_scores
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
@@ -46,7 +46,7 @@ def test_a_model_that_is_not_better_is_warned_about(labelled, better):
     """As good as the baseline is not better."""
     report = reported(labelled)
     total = dataclasses.replace(report.totals[0], metrics={"error": 24.0 if better else 25.0})
-    found = dataclasses.replace(report, totals=(total,)).not_better()
+    found = list(not_better(dataclasses.replace(report, totals=(total,))))
     warning = "validation: error % 25.00 is not better than the baseline, 25.00 (always 'ham', the most frequent class)"
     assert found == ([] if better else [warning])
 

@@ -16,10 +16,10 @@ import torch
 from torture.outcome import Outcome
 from training import tiny
 from universal_transformer.data.batch import collate
+from universal_transformer.evaluation.tensors import inputs_of
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.trainer import train
 from universal_transformer.training import run as training_run
-from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.run_config import RunConfig
 

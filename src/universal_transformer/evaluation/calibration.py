@@ -59,23 +59,15 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One setting of a rule."""
+    """One setting, in the order of testing."""
 
-    value: float
+    setting: Setting
     cost: Cost
     loss: Probability
     """Mean loss."""
     p_value: Probability
     accepted: bool
     """Whether the test accepts this setting and all of this rule before it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """The settings of one rule in the order of testing."""
-
-    rule: DepthRule
-    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,27 +84,30 @@ class Calibration:
     goal: Goal
     trained: Cost
     """The depth of training."""
-    curves: tuple[Curve, ...]
+    points: tuple[Point, ...]
+    """Rule by rule, the settings of each in the order of testing."""
     chosen: Setting | None
     """None: no setting is within the tolerance, and the run keeps the depth of training."""
     device: str
     batch_tokens: AtLeastOne
 
     @property
+    def rules(self) -> dict[DepthRule, list[Point]]:
+        """The settings of each rule."""
+        rules: dict[DepthRule, list[Point]] = {}
+        for point in self.points:
+            rules.setdefault(point.setting.rule, []).append(point)
+        return rules
+
+    @property
     def delta(self) -> float:
         """The level of the test of one rule, ``(1 - confidence) / number of rules`` (Bonferroni)."""
-        return (1 - self.goal.confidence) / len(self.curves)
+        return (1 - self.goal.confidence) / len(self.rules)
 
     @property
     def point(self) -> Point | None:
         """What the chosen setting gives."""
-        found = [
-            point
-            for curve in self.curves
-            for point in curve.points
-            if self.chosen is not None and (curve.rule, point.value) == (self.chosen.rule, self.chosen.value)
-        ]
-        return found[0] if found else None
+        return next((point for point in self.points if point.setting == self.chosen), None)
 
     @property
     def promise(self) -> str:
@@ -145,7 +140,8 @@ class Calibration:
 
     def lines(self) -> list[str]:
         """The table of all settings, and the chosen one."""
-        level = f" ({percent(1 - self.delta)} for each of {len(self.curves)} rules)" if len(self.curves) > 1 else ""
+        rules = len(self.rules)
+        level = f" ({percent(1 - self.delta)} for each of {rules} rules)" if rules > 1 else ""
         return [
             f"{self.task} · {self.split} · {self.count:,} examples · {self.promise}{level}",
             *columns([["rule", "value", "steps", "ms/example", "score", "loss", "p", "result"], *self._rows()]),
@@ -154,18 +150,16 @@ class Calibration:
 
     def _rows(self) -> Iterator[list[str]]:
         yield ["as trained", "", *_shown(self.trained), "", "", ""]
-        for curve in self.curves:
-            for point in curve.points:
-                chosen = point is self.point
-                mark = "chosen" if chosen else "accepted" if point.accepted else ""
-                tail = [percent(point.loss), f"{point.p_value:.2g}", mark]
-                yield [curve.rule, f"{point.value:g}", *_shown(point.cost), *tail]
+        for point in self.points:
+            mark = "chosen" if point.setting == self.chosen else "accepted" if point.accepted else ""
+            tail = [percent(point.loss), f"{point.p_value:.2g}", mark]
+            yield [point.setting.rule, f"{point.setting.value:g}", *_shown(point.cost), *tail]
 
     @property
     def outcome(self) -> str:
         """The chosen setting in one line."""
         if (point := self.point) is None:
-            if any(point.accepted for curve in self.curves for point in curve.points):
+            if any(point.accepted for point in self.points):
                 fewer = "less time" if self.goal.cheapest == "seconds" else "fewer steps"
                 return f"no accepted setting takes {fewer}: the run keeps the depth of training"
             return (
@@ -209,10 +203,11 @@ def calibrated(run: Path, options: DecodingOptions, *, model: Path, unlike: str 
 
 def written_freely(config: BaseConfig) -> str:
     """Return what a model writes and a calibration does not cover, because it scored given text, pictures or frames."""
-    if not config.reads:
-        return "text that the model writes"
-    kind = config.outputs.kind if isinstance(config, ModelConfig) else ""
-    return {"raster": "pictures that the model writes", "frames": "frames that the model writes"}.get(kind, "")
+    kind = config.outputs.kind if isinstance(config, ModelConfig) else "tokens"
+    if not config.reads or kind != "tokens":
+        what = {"tokens": "text", "raster": "pictures"}.get(kind, kind)
+        return f"{what} that the model writes"
+    return ""
 
 
 def percent(share: float) -> str:

@@ -20,7 +20,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import (
     Calibration,
     Cost,
-    Curve,
     Goal,
     LossKind,
     Measure,
@@ -150,28 +149,22 @@ def calibrate(
     good = [
         setting
         for of_rule in settings.values()
-        for setting in of_rule[: num_accepted([p_values[one] for one in of_rule], delta=delta)]
+        for setting in of_rule[: num_accepted([p_values[tested] for tested in of_rule], delta=delta)]
     ]
     fastest = sorted(good, key=lambda setting: _amount(found[setting].cost, goal.cheapest))[:FASTEST]
     for _ in range(TIMED - 1 if good else 0):
         for outcome, again in ((before, options), *((found[setting], setting.of(options)) for setting in fastest)):
             outcome.seconds = min(outcome.seconds, trials.run(again).seconds)
-    curves = [
-        Curve(
-            rule=name,
-            points=tuple(
-                Point(
-                    value=setting.value,
-                    cost=found[setting].cost,
-                    loss=fsum(lost[setting]) / len(chosen),
-                    p_value=p_values[setting],
-                    accepted=setting in good,
-                )
-                for setting in of_rule
-            ),
+    points = tuple(
+        Point(
+            setting=setting,
+            cost=outcome.cost,
+            loss=fsum(lost[setting]) / len(chosen),
+            p_value=p_values[setting],
+            accepted=setting in good,
         )
-        for name, of_rule in settings.items()
-    ]
+        for setting, outcome in found.items()
+    )
     return Calibration(
         weights="",
         task=task.name,
@@ -180,8 +173,8 @@ def calibrate(
         count=len(chosen),
         goal=goal,
         trained=before.cost,
-        curves=tuple(curves),
-        chosen=cheapest(curves, before.cost, by=goal.cheapest),
+        points=points,
+        chosen=cheapest(points, before.cost, by=goal.cheapest),
         device=device_of(model).type,
         batch_tokens=batch_tokens,
     )
@@ -202,15 +195,10 @@ def check_count(count: int, *, goal: Goal, rules: int, name: str) -> None:
         )
 
 
-def cheapest(curves: Sequence[Curve], trained: Cost, *, by: Measure) -> Setting | None:
+def cheapest(points: Sequence[Point], trained: Cost, *, by: Measure) -> Setting | None:
     """Return the accepted setting of least steps or seconds; None if none has less than the depth of training."""
-    found = [
-        (_amount(point.cost, by), Setting(curve.rule, point.value))
-        for curve in curves
-        for point in curve.points
-        if point.accepted
-    ]
-    least, setting = min(found, key=itemgetter(0), default=(inf, None))
+    accepted = [(_amount(point.cost, by), point.setting) for point in points if point.accepted]
+    least, setting = min(accepted, key=itemgetter(0), default=(inf, None))
     return setting if least < _amount(trained, by) else None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import get_args
 
@@ -15,9 +15,9 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
-from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side, StepCounts
-from universal_transformer.evaluation.scores import GroupSums, ScoreSums
+from universal_transformer.evaluation.metrics import Inference, Metric, metric_of, scores
+from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
+from universal_transformer.evaluation.scores import ScoreSums, total
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 from universal_transformer.models.components import MOST_STEPS
@@ -72,37 +72,42 @@ def evaluate(
     sets, notes = select_examples(task, examples)
     if metric.free_running:
         notes.append(f"free-running output, {options.search_name}")
-    sums, trivial = GroupSums(), GroupSums()
-    done, total = 0, sum(map(len, sets.values()))
     answer = partial(metric.answers, Inference(model, options))
+    groups, supports, done = dict[tuple[str, str], GroupSums](), dict[int, ScoreSums](), 0
     with evaluating(model):
         for name, found in sets.items():
             for chosen in batches(model, found, batch_tokens=batch_tokens, beams=options.num_beams):
-                sums.add(name, chosen, answer(chosen))
-                if baseline is not None:
-                    trivial.add(name, chosen, [metric.trivial(baseline, example) for example in chosen])
+                for example, sums in zip(chosen, answer(chosen), strict=True):
+                    group = groups.setdefault((name, example.group), GroupSums())
+                    group.model.add(sums)
+                    if baseline is not None:
+                        group.baseline.add(metric.trivial(baseline, example))
+                    if example.supports:
+                        supports.setdefault(len(example.supports), ScoreSums(count=0)).add(sums)
                 done += len(chosen)
                 if progress is not None:
-                    progress(done, total)
-            sums.add_to_set(name, metric.of_set(name, limit=examples.limit, answer=answer))
-            if baseline is not None:
-                trivial.add_to_set(name, metric.of_set(name, limit=examples.limit, answer=None))
-    report = summarise(metric, sums, trivial, split=examples.split, limit=options.step_limit(model))
-    halting = model.config.halts or options.exit is not None
-    described = "" if baseline is None else metric.describe(baseline)
-    report = dataclasses.replace(report, halting=halting, baseline=described)
-    # neither an exit, nor another threshold, nor a limit below that of training says anything about the halting unit
-    own = (
-        options.exit is None
-        and options.halting_threshold is None
-        and options.step_limit(model) >= model.config.max_steps
-    )
-    warnings = collapses(report, model, max_steps=options.max_steps) if own else []
-    return dataclasses.replace(
-        report,
+                    progress(done, sum(map(len, sets.values())))
+            if extra := metric.of_set(name, limit=examples.limit, answer=answer):
+                groups[name, ""].model.add(ScoreSums(count=0, sums=extra))
+                if baseline is not None:
+                    guessed = metric.of_set(name, limit=examples.limit, answer=None)
+                    groups[name, ""].baseline.add(ScoreSums(count=0, sums=guessed))
+    report = dataclasses.replace(
+        summarise(metric, groups, supports, limit=options.step_limit(model)),
+        split=examples.split,
+        halting=model.config.halts or options.exit is not None,
+        baseline="" if baseline is None else metric.describe(baseline),
         notes=(*task.notes, *notes, *options.notes(model)),
-        warnings=(*warnings, *report.cut_answers(remedy=options.longer_answers(model)), *report.not_better()),
     )
+    return dataclasses.replace(report, warnings=tuple(warnings_of(report, model, options)))
+
+
+@dataclass
+class GroupSums:
+    """What the answers of a model to a group of examples add to the scores, and what those of the baseline add."""
+
+    model: ScoreSums = field(default_factory=partial(ScoreSums, count=0))
+    baseline: ScoreSums = field(default_factory=partial(ScoreSums, count=0))
 
 
 def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, beams: int = 1) -> list[list[Example]]:
@@ -116,66 +121,89 @@ def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, bea
     return [[examples[index] for index in indices] for indices in sampler.epoch(0)]
 
 
-def summarise(metric: Metric, sums: GroupSums, trivial: GroupSums, *, split: str, limit: int) -> Report:
-    """Return the report of the model's sums and of those of the baseline (empty if there is none).
+def summarise(
+    metric: Metric, groups: Mapping[tuple[str, str], GroupSums], supports: Mapping[int, ScoreSums], *, limit: int
+) -> Report:
+    """Return the report of the sums of each group of each test set, and of each number of supporting facts.
 
     Groups have their natural order: "task 2" is before "task 10". `limit`: most steps of a position.
     """
-    wholes, trivial_wholes = sums.wholes(), trivial.wholes()
+    parts: dict[str, dict[str, GroupSums]] = {}
+    for name, group in sorted(groups, key=lambda key: natural_sort_key(key[1])):
+        parts.setdefault(name, {})[group] = groups[name, group]
+    names = dict.fromkeys(name for name, _ in groups)
+    wholes = {
+        name: GroupSums(
+            total(sums.model for sums in parts[name].values()), total(sums.baseline for sums in parts[name].values())
+        )
+        for name in names
+    }
     if limit == MOST_STEPS:  # as many as positions: no row of counts is longer than needed
-        limit = max((n for found in wholes.values() for counts in found.steps.values() for n in counts), default=1)
+        limit = max((n for sums in wholes.values() for counts in sums.model.steps.values() for n in counts), default=1)
 
-    def row(name: str, group: str, found: ScoreSums, answered: ScoreSums | None) -> ScoreRow:
+    def row(name: str, group: str, sums: GroupSums) -> ScoreRow:
         return ScoreRow(
             name,
             group,
-            found.count,
-            metric.shown_scores(found),
-            step_counts(found, limit=limit),
-            baseline={} if answered is None else metric.shown_scores(answered),
-            unfinished=round(found.sums.get("unfinished", 0)),
+            sums.model.count,
+            metric.shown_scores(sums.model),
+            sums.model.step_counts(limit=limit),
+            baseline=metric.shown_scores(sums.baseline) if sums.baseline.count else {},
+            unfinished=round(sums.model.sums.get("unfinished", 0)),
         )
 
-    places = {name: place for place, name in enumerate(wholes)}
-    ordered = sorted(sums.groups, key=lambda key: (places[key[0]], natural_sort_key(key[1])))
     return Report(
         task=metric.task.name,
         metric=metric.task.metric,
-        split=split,
+        split="",
         halting=False,
         max_steps=limit,
-        rows=tuple(row(*key, sums.groups[key], trivial.groups.get(key)) for key in ordered),
-        totals=tuple(row(name, "", found, trivial_wholes.get(name)) for name, found in wholes.items()),
+        rows=tuple(row(name, group, sums) for name in names for group, sums in parts[name].items()),
+        totals=tuple(row(name, "", sums) for name, sums in wholes.items()),
         steps_by_supports=tuple(
             BySupports(number, steps)
-            for number, found in sorted(sums.by_supports.items())
-            for steps in step_counts(found, limit=limit)
+            for number, sums in sorted(supports.items())
+            for steps in sums.step_counts(limit=limit)
             if steps.side == "encoder"
         ),
         confusion=tuple(
             Confusion(name, metric.codec.render(truth), metric.codec.render(given), count)
-            for name, found in wholes.items()
-            for (truth, given), count in sorted(found.confusion.items())
+            for name, sums in wholes.items()
+            for (truth, given), count in sorted(sums.model.confusion.items())
         ),
         signatures=metric.signatures(),
     )
 
 
-def step_counts(sums: ScoreSums, *, limit: int) -> tuple[StepCounts, ...]:
-    """Return the steps as a report has them; empty for a model without a recurrence over depth."""
-    return tuple(
-        StepCounts(side, tuple(counts[n] for n in range(1, limit + 1))) for side, counts in sums.steps.items() if counts
-    )
-
-
-def collapses(report: Report, model: Model, *, max_steps: int | None) -> Iterator[str]:
-    """Yield a warning for each side whose halting has collapsed. `max_steps` of the calls, or None: as trained."""
-    for side in get_args(Side):
+def warnings_of(report: Report, model: Model, options: DecodingOptions) -> Iterator[str]:
+    """Yield what is wrong: halting that has collapsed, answers that may be cut, scores no better than the baseline."""
+    # neither an exit, nor another threshold, nor a limit below that of training says anything about the halting unit
+    full = options.step_limit(model) >= model.config.max_steps
+    for side in get_args(Side) if full and options.exit is None and options.halting_threshold is None else ():
         decoder, steps = side == "decoder", report.steps(side)
         if steps is not None and model.config.halts_in(decoder=decoder):
-            most = max_steps or model.config.max_steps_of(decoder=decoder)
-            if text := collapse(steps, max_steps=most):
-                yield text
+            most = options.max_steps or model.config.max_steps_of(decoder=decoder)
+            yield from filter(None, [collapse(steps, max_steps=most)])
+    cut, count = (sum(getattr(row, name) for row in report.totals) for name in ("unfinished", "count"))
+    if cut:
+        yield (
+            f"{cut:,} of {count:,} answers ({cut / count:.1%}) reached the limit of their length without an end and "
+            f"may be cut: {options.longer_answers(model)}"
+        )
+    yield from not_better(report)
+
+
+def not_better(report: Report) -> Iterator[str]:
+    """Yield a warning for each test set on which the model is not better than the baseline."""
+    decisive, score = report.decisive, scores()[report.decisive]
+    for row in report.totals:
+        if decisive in row.baseline:
+            ours, theirs = row.metrics[decisive], row.baseline[decisive]
+            if ours >= theirs if score.best == "low" else ours <= theirs:
+                yield (
+                    f"{row.set}: {score.title} {score.text(ours)} is not better than the baseline, "
+                    f"{score.text(theirs)} ({report.baseline})"
+                )
 
 
 MOST_NAMED = 30

@@ -14,12 +14,12 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example, has_numbers, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
-from universal_transformer.decoding.generation import evaluating, prepared, steps_of
+from universal_transformer.decoding.generation import evaluating, prepared
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.tensors import batch_of, class_logits, device_of, target_ids
+from universal_transformer.evaluation.tensors import Called, device_of, target_ids
 from universal_transformer.models.frame_input import features_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
@@ -115,10 +115,11 @@ class Answers(ABC):
         """Return a label for each source position: of frames that of the first that it joins, of patches a number."""
         if not has_numbers(example):
             return self.codec.words(example)
-        inputs, frames = self.model.config.inputs, len(example.source)
-        if inputs.kind == "frames":
-            return self.codec.words(example)[:: inputs.stride]
-        return list(map(str, range(-(-frames // inputs.stride) * (features_of(self.model.config) // inputs.stride))))
+        inputs = self.model.config.inputs
+        joined = self.codec.words(example)[:: inputs.stride]
+        if inputs.kind != "patches":
+            return joined
+        return list(map(str, range(len(joined) * (features_of(self.model.config) // inputs.stride))))
 
 
 class ClassAnswers(Answers):
@@ -139,8 +140,8 @@ class ClassAnswers(Answers):
 
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
         del numbers
-        logits, steps = class_logits(self.model, examples, self.options)
-        scores = logits.double().log_softmax(-1)
+        called = Called.with_examples(self.model, examples, self.options)
+        scores, steps = called.logits.double().log_softmax(-1), called.source_steps
         best, classes = scores.topk(min(self.num_choices, scores.shape[-1]), dim=-1)
         found = []
         for example, values, ids, taken in zip(examples, best.tolist(), classes.tolist(), steps, strict=True):
@@ -158,10 +159,12 @@ class TagAnswers(ClassAnswers):
 
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
         del numbers
-        logits, steps = class_logits(self.model, examples, self.options)
-        values, best = logits.double().log_softmax(-1).max(dim=-1)
+        called = Called.with_examples(self.model, examples, self.options)
+        values, best = called.logits.double().log_softmax(-1).max(dim=-1)
         found = []
-        for example, scores, ids, taken in zip(examples, values.tolist(), best.tolist(), steps, strict=True):
+        for example, scores, ids, taken in zip(
+            examples, values.tolist(), best.tolist(), called.source_steps, strict=True
+        ):
             length = len(example.source)
             given = target_ids(example) or (PADDING,) * length
             classes = [known or index for known, index in zip(given, ids[:length], strict=True)]
@@ -241,9 +244,7 @@ class Continuations(TokenAnswers):
         del found
         if not any(example.target for example in examples):
             return [[] for _ in examples]
-        batch = batch_of(self.model, examples)
-        output = self.options.run(self.model, batch.target)
-        return steps_of(output.decoder, real=batch.target != self.model.config.vocabulary.padding_id)
+        return Called.with_examples(self.model, examples, self.options).target_steps
 
 
 class FrameAnswers(TokenAnswers):

@@ -131,30 +131,6 @@ class Report:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
         return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
 
-    def cut_answers(self, *, remedy: str) -> list[str]:
-        """Return a warning if answers reached the limit of their length; `remedy` says how to raise it."""
-        cut, count = (sum(getattr(row, name) for row in self.totals) for name in ("unfinished", "count"))
-        if not cut:
-            return []
-        return [
-            f"{cut:,} of {count:,} answers ({cut / count:.1%}) reached the limit of their length without an end and "
-            f"may be cut: {remedy}"
-        ]
-
-    def not_better(self) -> list[str]:
-        """Return a warning for each test set on which the model is not better than the baseline."""
-        decisive, found = self.decisive, []
-        score = scores()[decisive]
-        for row in self.totals:
-            if decisive in row.baseline:
-                ours, theirs = row.metrics[decisive], row.baseline[decisive]
-                if ours >= theirs if score.best == "low" else ours <= theirs:
-                    found.append(
-                        f"{row.set}: {score.title} {score.text(ours)} is not better than the baseline, "
-                        f"{score.text(theirs)} ({self.baseline})"
-                    )
-        return found
-
     def steps(self, side: Side) -> StepCounts | None:
         """Steps of one side over all test sets; None where the model has no such side."""
         found = [steps for row in self.totals for steps in row.steps if steps.side == side]

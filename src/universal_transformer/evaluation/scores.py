@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from universal_transformer.data.example import Example
 from universal_transformer.typed import NumberOf
 
 Side = Literal["encoder", "decoder"]
@@ -93,6 +92,14 @@ class ScoreSums:
         self.texts += other.texts
         self.confusion.update(other.confusion)
 
+    def step_counts(self, *, limit: int) -> tuple[StepCounts, ...]:
+        """The steps as a report has them; empty for a model without a recurrence over depth."""
+        return tuple(
+            StepCounts(side, tuple(counts[n] for n in range(1, limit + 1)))
+            for side, counts in self.steps.items()
+            if counts
+        )
+
     def mean(self, name: str) -> float:
         """The mean over examples."""
         return self.sums[name] / self.count
@@ -108,33 +115,6 @@ def total(parts: Iterable[ScoreSums]) -> ScoreSums:
     for part in parts:
         whole.add(part)
     return whole
-
-
-@dataclass
-class GroupSums:
-    """What the examples of all test sets add to the scores."""
-
-    groups: dict[tuple[str, str], ScoreSums] = field(default_factory=dict)
-    """By test set and group."""
-    by_supports: dict[int, ScoreSums] = field(default_factory=dict)
-    """By number of supporting facts."""
-
-    def add(self, name: str, examples: Sequence[Example], answers: Sequence[ScoreSums]) -> None:
-        """Add the answers to examples of one test set."""
-        for example, answer in zip(examples, answers, strict=True):
-            self.groups.setdefault((name, example.group), ScoreSums(count=0)).add(answer)
-            if example.supports:
-                self.by_supports.setdefault(len(example.supports), ScoreSums(count=0)).add(answer)
-
-    def add_to_set(self, name: str, sums: dict[str, float]) -> None:
-        """Add what a test set has as a whole."""
-        if sums:
-            self.groups[name, ""].add(ScoreSums(count=0, sums=sums))
-
-    def wholes(self) -> dict[str, ScoreSums]:
-        """Return the sums of each test set as a whole."""
-        names = dict.fromkeys(name for name, _ in self.groups)
-        return {name: total(sums for (of, _), sums in self.groups.items() if of == name) for name in names}
 
 
 def show_steps(steps: StepCounts) -> str:

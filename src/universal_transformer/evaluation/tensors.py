@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,11 +15,6 @@ from universal_transformer.decoding.generation import steps_of
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.model import Model
-
-
-def real_positions(model: Model, source: Tensor) -> Bool[Tensor, "batch source"]:
-    """Where there is a token, a fact of at least one word, or a frame."""
-    return ~model.source.input.padding(source)
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
@@ -38,14 +35,46 @@ def batch_of(model: Model, examples: Sequence[Example]) -> Batch:
     return collate(examples, indices=range(len(examples))).to(device_of(model))
 
 
-def class_logits(
-    model: Model, examples: Sequence[Example], options: DecodingOptions
-) -> tuple[Float[Tensor, "batch *positions classes"], list[list[float]]]:
-    """Return the logits of the classes of examples, or of their positions, and the steps of the real positions."""
-    source = batch_of(model, examples).source
-    assert source is not None
-    output = options.run(model, source)
-    return finite(output.logits), steps_of(output.encoder, real=real_positions(model, source))
+def inputs_of(batch: Batch, *, model: Model) -> list[Tensor]:
+    """The tensors of a batch that a model is called with: of source and target those that it has a side for."""
+    sides = ((model.source, batch.source), (model.target, batch.target))
+    return [given for side, given in sides if side is not None and given is not None]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A model that was called with a batch of examples (`inputs_of`)."""
+
+    model: Model
+    batch: Batch
+    output: Any
+
+    @classmethod
+    def with_examples(cls, model: Model, examples: Sequence[Example], options: DecodingOptions) -> Called:
+        """Call a model at the depth that the options choose."""
+        batch = batch_of(model, examples)
+        return cls(model, batch, options.run(model, *inputs_of(batch, model=model)))
+
+    @property
+    def logits(self) -> Float[Tensor, "batch *positions classes"]:
+        """The logits of the output; UserError where they are not finite."""
+        return finite(self.output.logits)
+
+    @property
+    def source_steps(self) -> list[list[float]]:
+        """N of the positions of each source that have a token, a fact of at least one word, or a frame."""
+        assert self.batch.source is not None
+        return steps_of(self.output.encoder, real=~self.model.source.input.padding(self.batch.source))
+
+    @property
+    def real_target(self) -> Bool[Tensor, "batch target"]:
+        """Where the target is no padding."""
+        return self.batch.target != self.batch.padding_id
+
+    @property
+    def target_steps(self) -> list[list[float]]:
+        """N of the positions of each target that are no padding."""
+        return steps_of(self.output.decoder, real=self.real_target)
 
 
 def device_of(model: Model) -> torch.device:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from universal_transformer.evaluation.calibration import Calibration, Curve, percent
+from universal_transformer.evaluation.calibration import Calibration, Point, percent
 from universal_transformer.explore.canvas import BLUE, GREEN, INK, ORANGE, canvas, clean, legend
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def loss_by_steps(found: Calibration) -> Figure:
         subtitle=f"{found.count:,} examples of {found.split}; tolerance {percent(goal.tolerance)}, confidence "
         f"{percent(goal.confidence)}; filled: accepted",
     )
-    for colour, curve in zip(COLOURS, found.curves, strict=False):
-        _curve(loss, curve, [100 * point.loss for point in curve.points], colour)
-        _curve(time, curve, [1000 * point.cost.seconds for point in curve.points], colour)
+    for colour, points in zip(COLOURS, found.rules.values(), strict=False):
+        _curve(loss, points, [100 * point.loss for point in points], colour)
+        _curve(time, points, [1000 * point.cost.seconds for point in points], colour)
     loss.axhline(100 * goal.tolerance, color=INK, linewidth=0.8, linestyle="--")
     loss.set_yscale("symlog", linthresh=100 * goal.tolerance)
-    highest = max(100 * max(point.loss for curve in found.curves for point in curve.points), 100 * goal.tolerance)
+    highest = 100 * max(goal.tolerance, *(point.loss for point in found.points))
     loss.set_ylim(0, 1.3 * highest)
     loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     time.scatter([found.trained.mean_steps], [1000 * found.trained.seconds], color=INK, marker="D", s=30, zorder=3)
@@ -50,16 +51,8 @@ def loss_by_steps(found: Calibration) -> Figure:
     return figure
 
 
-def _curve(ax: Axes, curve: Curve, values: list[float], colour: str) -> None:
-    steps = [point.cost.mean_steps for point in curve.points]
-    ax.plot(steps, values, color=colour, linewidth=1, label=curve.rule)
-    for accepted in (False, True):
-        chosen = [place for place, point in enumerate(curve.points) if point.accepted is accepted]
-        ax.scatter(
-            [steps[place] for place in chosen],
-            [values[place] for place in chosen],
-            s=22,
-            edgecolors=colour,
-            facecolors=colour if accepted else "white",
-            zorder=2,
-        )
+def _curve(ax: Axes, points: Sequence[Point], values: list[float], colour: str) -> None:
+    steps = [point.cost.mean_steps for point in points]
+    ax.plot(steps, values, color=colour, linewidth=1, label=points[0].setting.rule)
+    filled = [colour if point.accepted else "white" for point in points]
+    ax.scatter(steps, values, s=22, edgecolors=colour, facecolors=filled, zorder=2)

@@ -31,14 +31,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.tensors import pick_device
+from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.models.model import Call, Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
 from universal_transformer.training.data_lines import data_lines
-from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.typed import replaced

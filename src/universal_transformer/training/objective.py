@@ -13,6 +13,7 @@ from torch.nn import functional
 from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.evaluation.report import Side
+from universal_transformer.evaluation.tensors import inputs_of
 from universal_transformer.models.frame_input import blank_frames
 from universal_transformer.models.frame_target import Written
 from universal_transformer.models.model import Model
@@ -30,13 +31,6 @@ NEVER = 1.0
 """A threshold that no cumulative probability exceeds: positions take all steps."""
 STOP_WEIGHT = 5.0
 """w of `frame_loss`: few positions are the last one, and count more often."""
-
-
-def inputs_of(batch: Batch, *, model: Model) -> list[Tensor]:
-    """The tensors of a batch that a model is called with: of source and target those that it has a side for."""
-    source = None if model.config.architecture == "language_model" else batch.source
-    target = None if model.writes == "classes" else batch.target
-    return [given for given in (source, target) if given is not None]
 
 
 @dataclass(frozen=True)

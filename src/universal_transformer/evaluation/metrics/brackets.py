@@ -45,9 +45,6 @@ class BracketF1(WrittenText):
     def signatures(self) -> dict[str, str]:
         return {"bracket_f1": SIGNATURE}
 
-    def example_score(self, sums: ScoreSums) -> float:
-        return bracket_f1(sums.sums)
-
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         answer = flat(self.text(baseline.target[:-1]), words=len(example.source))
         return self.of_text(answer, example)

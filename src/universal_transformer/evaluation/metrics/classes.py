@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from universal_transformer.data.example import Example
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import ACCURACY, ERROR, FAILED_ABOVE, MACRO_F1, Score, ScoreSums
-from universal_transformer.evaluation.tensors import class_logits
+from universal_transformer.evaluation.tensors import Called
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 
@@ -20,8 +20,8 @@ class ClassMetric(Metric):
     writes = "classes"
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        logits, steps = class_logits(inference.model, examples, inference.options)
-        answers = zip(examples, logits.argmax(-1).tolist(), steps, strict=True)
+        called = Called.with_examples(inference.model, examples, inference.options)
+        answers = zip(examples, called.logits.argmax(-1).tolist(), called.source_steps, strict=True)
         return [self.sums(example, given).after(encoder=made) for example, given, made in answers]
 
     @abstractmethod

@@ -12,7 +12,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding import generate_frames
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.tensors import batch_of, finite
+from universal_transformer.evaluation.tensors import Called, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.typed import AtLeastOne
@@ -46,11 +46,10 @@ class FrameErrors(Metric):
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
         model, options = inference.model, inference.options
-        batch = batch_of(model, examples)
-        assert batch.source is not None
-        output = options.run(model, batch.source, batch.target)
-        difference = (finite(output.frames).double() - batch.target).abs().mean(-1)
-        written = generate_frames(model, batch.source, options)
+        called = Called.with_examples(model, examples, options)
+        difference = (finite(called.output.frames).double() - called.batch.target).abs().mean(-1)
+        assert called.batch.source is not None
+        written = generate_frames(model, called.batch.source, options)
         return [
             ScoreSums(
                 sums={

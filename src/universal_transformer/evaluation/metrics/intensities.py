@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from universal_transformer.data.example import FIRST, Example
-from universal_transformer.decoding.generation import steps_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.metrics.neighbours import NeighbourTable
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.tensors import batch_of, finite, real_positions, target_ids
+from universal_transformer.evaluation.tensors import Called, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted, num_target_ids
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
 
@@ -54,18 +52,13 @@ class Intensities(Metric):
     trivial_answer = "the frequency of each intensity, given four neighbours: left, above, above left and above right"
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        model, options = inference.model, inference.options
-        batch = batch_of(model, examples)
-        assert batch.source is not None
-        output = options.run(model, batch.source, batch.target)
-        nats = cross_entropy(finite(output.logits).float().transpose(1, 2), batch.target, reduction="none").double()
-        read = steps_of(output.encoder, real=real_positions(model, batch.source))
-        written = steps_of(output.decoder, real=torch.ones_like(batch.target, dtype=torch.bool))
+        called = Called.with_examples(inference.model, examples, inference.options)
+        target = called.batch.target
+        nats = cross_entropy(called.logits.float().transpose(1, 2), target, reduction="none").double()
+        steps = zip(nats.sum(1).tolist(), called.source_steps, called.target_steps, strict=True)
         return [
-            ScoreSums(sums={"nats": total, "pixels": float(batch.target.shape[1])}).after(
-                encoder=of_text, decoder=of_pixels
-            )
-            for total, of_text, of_pixels in zip(nats.sum(1).tolist(), read, written, strict=True)
+            ScoreSums(sums={"nats": total, "pixels": float(target.shape[1])}).after(encoder=of_text, decoder=of_pixels)
+            for total, of_text, of_pixels in steps
         ]
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:

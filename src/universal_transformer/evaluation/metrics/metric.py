@@ -111,9 +111,9 @@ class Metric(ABC):
         """How scores are computed, by their names, where libraries or choices decide."""
         return {}
 
-    @abstractmethod
     def example_score(self, sums: ScoreSums) -> float:
         """The score of one example, from 0 to 1: what a calibration counts as lost."""
+        return self.scores(sums)[self.decisive]
 
     def changed(self, before: Sequence[int], after: Sequence[int]) -> float:
         """How much of one answer differs from another (`ScoreSums.answer`), from 0 to 1."""

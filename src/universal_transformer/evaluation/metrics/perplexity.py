@@ -11,10 +11,9 @@ from torch.nn.functional import cross_entropy
 from universal_transformer.axes import Bool, Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
-from universal_transformer.decoding.generation import steps_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
 from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
-from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
+from universal_transformer.evaluation.tensors import Called, finite, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 PERPLEXITY = Score("perplexity", "perplexity", 2, "low")
@@ -38,22 +37,21 @@ class Perplexity(Metric):
         return real
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        batch = batch_of(inference.model, examples)
-        output = inference.options.run(inference.model, batch.target)
-        real = batch.target != batch.padding_id
-        scored = self.scored(real)
-        logits, targets = finite(output.logits[scored]).float(), batch.target[scored]
+        called = Called.with_examples(inference.model, examples, inference.options)
+        scored = self.scored(called.real_target)
+        logits, targets = finite(called.output.logits[scored]).float(), called.batch.target[scored]
         given = logits.argmax(-1)
         nats = cross_entropy(logits, targets, reduction="none").double()
         parts = torch.stack((nats, self.right(given, targets).double(), torch.ones_like(nats)), dim=1)
         sums = nats.new_zeros(len(examples), 3).index_add_(0, scored.nonzero()[:, 0], parts)
-        made, answers = steps_of(output.decoder, real=real), torch.split(given, scored.sum(1).tolist())
+        answers = torch.split(given, scored.sum(1).tolist())
+        of_rows = zip(examples, sums.tolist(), called.target_steps, answers, strict=True)
         return [
             ScoreSums(
                 sums=self.sums(example, dict(zip(("nats", "right", "tokens"), of_row, strict=True))),
                 answer=tuple(answer.tolist()),
             ).after(decoder=steps)
-            for example, of_row, steps, answer in zip(examples, sums.tolist(), made, answers, strict=True)
+            for example, of_row, steps, answer in of_rows
         ]
 
     def right(self, given: Tensor, targets: Tensor) -> Tensor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from universal_transformer.axes import Float, Tensor
 from universal_transformer.data.example import Example
-from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import ACCURACY, ScoreSums
-from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
+from universal_transformer.evaluation.tensors import Called, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 Logits = Float[Tensor, "batch target classes"]
@@ -33,26 +33,25 @@ class Ranking(Metric):
         wrong = [wrong_text(example) for example in examples]
         if not all(wrong):
             raise UserError("these are single texts: ranking needs texts with a right and a wrong form each")
-        logits, steps = _logits(inference, right, padding_id=examples[0].padding_id)
+        called = Called.with_examples(inference.model, examples, inference.options)
+        logits = called.logits
         if all(good[:-1] == bad[:-1] for good, bad in zip(right, wrong, strict=True)):
             # of two texts that differ in their last word, the likelier one has the larger logit there
             ends = [logits[row, len(ids) - 1] for row, ids in enumerate(right)]
             pairs = zip(ends, right, wrong, strict=True)
             above = [bool(end[good[-1]] > end[bad[-1]]) for end, good, bad in pairs]
         else:
-            others, _ = _logits(inference, wrong, padding_id=examples[0].padding_id)
-            sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
+            others = [replace(example, target=text) for example, text in zip(examples, wrong, strict=True)]
+            other = Called.with_examples(inference.model, others, inference.options).logits
+            sums = zip(log_probabilities(logits, right), log_probabilities(other, wrong), strict=True)
             above = [good > bad for good, bad in sums]
         return [
             ScoreSums(sums={"right": float(hit)}, answer=(int(hit),)).after(decoder=made)
-            for hit, made in zip(above, steps, strict=True)
+            for hit, made in zip(above, called.target_steps, strict=True)
         ]
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         return {"accuracy": sums.mean("right")}
-
-    def example_score(self, sums: ScoreSums) -> float:
-        return sums.sums["right"]
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         right, wrong = target_ids(example), wrong_text(example)
@@ -62,15 +61,6 @@ class Ranking(Metric):
 
 def wrong_text(example: Example) -> tuple[int, ...]:
     return tuple(index for index in example.source if isinstance(index, int))
-
-
-def _logits(
-    inference: Inference, texts: Sequence[tuple[int, ...]], *, padding_id: int
-) -> tuple[Logits, list[list[float]]]:
-    examples = [Example(source=(), target=text, padding_id=padding_id) for text in texts]
-    batch = batch_of(inference.model, examples)
-    output = inference.options.run(inference.model, batch.target)
-    return finite(output.logits), steps_of(output.decoder, real=batch.target != batch.padding_id)
 
 
 def log_probabilities(logits: Logits, texts: Sequence[tuple[int, ...]]) -> list[float]:

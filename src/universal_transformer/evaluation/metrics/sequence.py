@@ -36,9 +36,6 @@ class SequenceAccuracy(Written):
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         return {"character_accuracy": sums.mean("characters"), "sequence_accuracy": sums.mean("sequences")}
 
-    def example_score(self, sums: ScoreSums) -> float:
-        return sums.sums["sequences"]
-
 
 def character_accuracy(predicted: Sequence[int], target: Sequence[int]) -> float:
     """Return the share of the target's ids that the prediction has in the same place.

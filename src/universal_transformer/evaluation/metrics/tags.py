@@ -42,9 +42,6 @@ class Positions(ClassMetric):
         positions = sums.ratio("right", over="positions")
         return {"sequence_accuracy": sums.mean("sequences"), "position_accuracy": positions}
 
-    def example_score(self, sums: ScoreSums) -> float:
-        return sums.sums["sequences"]
-
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         return self.sums(example, [baseline.most_frequent] * len(example.source))
 
@@ -60,9 +57,6 @@ class TagScores(Positions):
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         return super().scores(sums) | {"macro_f1": macro_f1(sums.confusion)}
-
-    def example_score(self, sums: ScoreSums) -> float:
-        return sums.ratio("right", over="positions")
 
     def changed(self, before: Sequence[int], after: Sequence[int]) -> float:
         return share_changed(before, after)
