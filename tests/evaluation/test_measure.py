@@ -132,7 +132,7 @@ def test_a_class_that_was_given_is_kept_in_a_prediction():
     assert [token.steps for token in first.output] == first.steps == [1.0, 2.0, 3.0]
     assert first.score == pytest.approx(2 * certain)
     assert first.choices == [(first.text, first.score)]
-    with pytest.raises(UserError, match="a tagger writes no text to search or to sample"):
+    with pytest.raises(UserError, match="this model writes classes, which are not searched or sampled"):
         predict(scripted_tagger(), Codec.shared(LettersInARow()), examples, options=DecodingOptions(beams=2))
     with pytest.raises(UserError, match="max_new_tokens=3: a tagger writes no text; leave it out"):
         predict(scripted_tagger(), Codec.shared(LettersInARow()), examples, options=DecodingOptions(max_new_tokens=3))

@@ -89,8 +89,8 @@ class DecodingOptions:
         fixed = f"every answer of this model has {generation.max_new_tokens} tokens"
         refuse(
             (
-                model.writes == "frames" and not self.is_greedy,
-                f"{search}: this model writes frames, which are not searched or sampled; leave them out",
+                model.writes != "tokens" and not self.is_greedy,
+                f"{search}: this model writes {model.writes}, which are not searched or sampled; leave them out",
             ),
             (
                 limited and model.writes == "classes",

@@ -17,7 +17,6 @@ from universal_transformer.decoding import Generated, beam_search, generate, gen
 from universal_transformer.decoding.generation import evaluating, prepared
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.errors import UserError
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import Called, device_of, target_ids
 from universal_transformer.models.frame_input import features_of
@@ -61,9 +60,10 @@ def predict(
         typed(value, AtLeastOne, where=name)
     wanted = model.config.architecture, model.writes
     asked = next(kind for kind in ANSWERS if (kind.architecture, kind.writes) == wanted)
-    answers = asked(model, codec, options, num_choices)
-    answers.check()
-    return answers.of_windows(iter(examples), batch_tokens=batch_tokens, window=window)
+    options.check(model)
+    return asked(model, codec, options, num_choices).of_windows(
+        iter(examples), batch_tokens=batch_tokens, window=window
+    )
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,6 @@ class Answers(ABC):
     codec: Codec[Any, Any]
     options: DecodingOptions
     num_choices: int
-
-    def check(self) -> None:
-        """UserError for options that do not fit the model."""
-        self.options.check(self.model)
 
     @abstractmethod
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
@@ -126,14 +122,6 @@ class ClassAnswers(Answers):
     """The likeliest classes of each example."""
 
     architecture, writes = "classifier", "classes"
-
-    def check(self) -> None:
-        if not self.options.is_greedy:
-            raise UserError(
-                f"beams={self.options.num_beams}, temperature={self.options.sampling.temperature:g}: "
-                f"a {self.architecture} writes no text to search or to sample; leave them out"
-            )
-        super().check()
 
     def positions(self, example: Example) -> int:
         return max(1, size(example))

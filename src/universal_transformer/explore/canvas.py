@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID, GHOST = "#1f2933", "#66727f", "#e4e7eb", "#eef1f4"
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
-LIGHT_BLUE = "#9cc3dd"
 SHADES = ("#f2f5f8", "#a9cbe2", "#3d8dc4", "#08457a")
 DPI = 160
 """Resolution of what has pixels in a figure."""

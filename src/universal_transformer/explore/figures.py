@@ -23,7 +23,6 @@ from universal_transformer.explore.canvas import (
     BLUE,
     GREEN,
     INK,
-    LIGHT_BLUE,
     MUTED,
     ORANGE,
     bare,
@@ -106,46 +105,30 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
 
 def error_by_group(report: Report) -> Figure:
     """The report's first score by group, of at most `MOST_ROWS`; failed tasks (error above 5 %) are marked."""
-    rows = report.rows[:MOST_ROWS]
-    names = [label(_row_name(report, row)) for row in rows]
-    metric = report.headline
-    accuracies = [name for name in ("character_accuracy", "sequence_accuracy") if name in rows[0].metrics]
-    metrics = accuracies if metric == "character_accuracy" else [metric]
-    score = scores()[metric]
-    failed = report.failed or ()
+    rows, score, failed = report.rows[:MOST_ROWS], scores()[report.headline], report.failed or ()
     subtitle = f"{report.task}, {report.split}"
     if report.failed is not None:
         subtitle += f": {len(failed)} of {len(report.rows)} failed ({report.failed_means})"
     if len(rows) < len(report.rows):
         subtitle += f", {len(rows)} of {len(report.rows)} groups shown"
-    name = "accuracy" if len(metrics) > 1 else score.title.removesuffix(" %")
-    figure, axes = canvas(
+    name = score.title.removesuffix(" %")
+    figure, (ax,) = canvas(
         width=8.2,
-        height=max(1.6, (0.3 + 0.16 * (len(metrics) - 1)) * len(rows) + 0.8),
+        height=max(1.6, 0.3 * len(rows) + 0.8),
         title=f"{name[0].upper()}{name[1:]} by group",
         subtitle=subtitle,
     )
-    ax = axes[0]
-    places = np.arange(len(rows), dtype=float)
-    thickness = 0.68 / len(metrics)
-    for index, name in enumerate(metrics):
-        values = [row.metrics[name] for row in rows]
-        for place, row, value in zip(places, rows, values, strict=True):
-            bad = row in failed
-            at = place + (index - (len(metrics) - 1) / 2) * thickness
-            ax.barh(at, value, height=thickness * 0.94, color=ORANGE if bad else (BLUE, LIGHT_BLUE)[index],
-                    label=scores()[name].title if place == 0 else None)  # fmt: skip
-            ax.annotate(score.text(value) + (" failed" if bad else ""), (value, at), xytext=(4, 0),
-                        textcoords="offset points", va="center", fontsize=9, color=ORANGE if bad else INK)  # fmt: skip
+    for place, row in enumerate(rows):
+        bad, value = row in failed, row.metrics[score.name]
+        ax.barh(place, value, height=0.64, color=ORANGE if bad else BLUE)
+        ax.annotate(score.text(value) + (" failed" if bad else ""), (value, place), xytext=(4, 0),
+                    textcoords="offset points", va="center", fontsize=9, color=ORANGE if bad else INK)  # fmt: skip
     if report.failed_above is not None and report.failed is not None:
         ax.axvline(report.failed_above, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    ax.set_yticks(places, labels=names, parse_math=False)
+    ax.set_yticks(range(len(rows)), labels=[label(_row_name(report, row)) for row in rows], parse_math=False)
     ax.set_ylim(len(rows) - 0.45, -0.55)
-    largest = 1.16 * max(1.0, *(row.metrics[metric] for row in rows))
-    ax.set_xlim(0, 1.12 if metric.endswith("accuracy") else largest)
-    if len(metrics) > 1:
-        legend(ax, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
-    clean(ax, grid="x", x="accuracy" if len(metrics) > 1 else score.title)
+    ax.set_xlim(0, 1.16 * max(1.0, *(row.metrics[score.name] for row in rows)))
+    clean(ax, grid="x", x=score.title)
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     return figure
 
@@ -153,19 +136,15 @@ def error_by_group(report: Report) -> Figure:
 def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss, validation, baseline and mean steps over the updates of a run (lines of its metrics.jsonl)."""
     loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
-    judged = _curve(metrics, "validation", "error")
-    held_out = _curve(metrics, "validation", "cross_entropy")
-    averaged = {name: _curve(metrics, "validation", name, weights="average") for name in ("cross_entropy", "error")}
     seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
     updates = max((int(line.get("update", 0)) for line in metrics), default=0)
-    losses = [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")]
-    losses.append(("average of weights", averaged["cross_entropy"], GREEN, 0.0, "D"))
+    losses = [("training", loss, BLUE, 1.8, ""), *_validations(metrics, "cross_entropy")]
     panels = [("loss (nats a target)", losses, _last(metrics, "baseline_cross_entropy"))]
-    if judged:
-        share, average = ([(update, 100 * value) for update, value in one] for one in (judged, averaged["error"]))
-        errors = [("validation", share, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
-        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=0.01)))
-    steps = _step_curves(metrics)
+    if _curve(metrics, "validation", "error"):
+        errors = _validations(metrics, "error", unit=100)
+        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=100)))
+    sides = (("encoder", GREEN), ("decoder", BLUE))
+    steps = [(side, _curve(metrics, "update", f"{side}_steps"), colour, 1.8, "") for side, colour in sides]
     if any(len({value for _, value in points}) > 1 for _, points, *_ in steps):
         panels.append(("mean steps (N)", steps, None))
     figure, axes = canvas(
@@ -185,7 +164,7 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
                 ax.plot(x, y, color=colour, linewidth=width, marker=marker, markersize=3.5, label=curve)
         if baseline is not None:
             ax.axhline(baseline, color=MUTED, linewidth=1.2, linestyle="--", label="baseline")
-        if not name.startswith("mean steps"):
+        if curves is not steps:
             ax.set_ylim(bottom=0)
         if len(ax.lines) > 1:
             legend(ax, loc="upper right")
@@ -194,20 +173,16 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def _validations(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> list[_Line]:
+    """Return the validations of the weights of an update, and of the average of the last few weights."""
+    last, average = (_curve(metrics, "validation", name, weights=weights, unit=unit) for weights in ("last", "average"))
+    return [("validation", last, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
+
+
 def _last(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> float | None:
-    """Return the last value of a figure in a unit; None if no line has it."""
-    found = [float(line[name]) / unit for line in metrics if isinstance(line.get(name), int | float)]
-    return found[-1] if found else None
-
-
-def _step_curves(metrics: Sequence[Mapping[str, Any]]) -> list[_Line]:
-    """Return the mean steps of each side."""
-    sides = {"encoder": (GREEN, "encoder_steps"), "decoder": (BLUE, "decoder_steps")}
-    return [
-        (side, points, colour, 1.8, "")
-        for side, (colour, name) in sides.items()
-        if (points := _curve(metrics, "update", name))
-    ]
+    """Return the last value of a figure times `unit`; None if no line has it."""
+    values = [unit * float(line[name]) for line in metrics if isinstance(line.get(name), int | float)]
+    return values[-1] if values else None
 
 
 def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
@@ -259,14 +234,14 @@ def _row_name(report: Report, row: ScoreRow) -> str:
 
 
 def _curve(
-    metrics: Sequence[Mapping[str, Any]], event: str, name: str, *, weights: str = "last"
+    metrics: Sequence[Mapping[str, Any]], event: str, name: str, *, weights: str = "last", unit: float = 1.0
 ) -> list[tuple[int, float]]:
-    """Return (update, value) of the lines of one event that have a value, of the weights after this update.
+    """Return (update, value times `unit`) of the lines of one event, of the weights after this update.
 
     `weights` "average" chooses the validations of the average of the last few weights.
     """
     return [
-        (int(line["update"]), float(line[name]))
+        (int(line["update"]), unit * float(line[name]))
         for line in metrics
         if line.get("event") == event
         and isinstance(line.get(name), int | float)
