@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "exit_seconds",
     "halting_rules",
-    "own_file_defaults",
     "steps_by_need",
     "sudoku_steps",
 )
