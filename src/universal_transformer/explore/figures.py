@@ -141,8 +141,8 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     losses = [("training", loss, BLUE, 1.8, ""), *_validations(metrics, "cross_entropy")]
     panels = [("loss (nats a target)", losses, _last(metrics, "baseline_cross_entropy"))]
     if _curve(metrics, "validation", "error"):
-        errors = _validations(metrics, "error", unit=100)
-        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=100)))
+        errors = _validations(metrics, "error", unit=100.0)
+        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=100.0)))
     sides = (("encoder", GREEN), ("decoder", BLUE))
     steps = [(side, _curve(metrics, "update", f"{side}_steps"), colour, 1.8, "") for side, colour in sides]
     if any(len({value for _, value in points}) > 1 for _, points, *_ in steps):
