@@ -122,7 +122,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
 
 @pytest.mark.parametrize("search", [{"beams": 2}, {"sampling": Sampling(temperature=1.0)}])
 def test_a_classifier_neither_searches_nor_samples(stories, search):
-    with pytest.raises(UserError, match="a classifier writes no text"):
+    with pytest.raises(UserError, match="this model writes classes, which are not searched"):
         predict(model_for(stories), stories.codec, [], options=DecodingOptions(**search))
 
 
