@@ -101,5 +101,3 @@ def test_frames_are_batched_as_targets():
     assert batch.target[1, 2:].isnan().all()
     assert batch.num_tokens == 7
     assert [size(one) for one in examples] == [5, 3]
-    with pytest.raises(ValueError, match="targets of frames or of ids"):
-        collate([examples[0], Example(source=(3, 2), target=(3, 2))], indices=[0, 1])

@@ -14,12 +14,12 @@ from . import tiny
 
 def halves(folder, config, *, task):
     """Losses of a run, and of the same run stopped half-way and continued, to the last bit."""
-    whole = tiny.losses(train(config, folder / "whole", task=task, quiet=True).folder)
+    train(config, folder / "whole", task=task, quiet=True)
     half = config.training.max_updates // 2
     shorter = tiny.run_config(config.model, **{**vars(config.training), "max_updates": half})
     train(shorter, folder / "halves", task=task, quiet=True)
     train(config, folder / "halves", task=task, resume=True, quiet=True)
-    return whole, tiny.losses(folder / "halves")
+    return tiny.losses(folder / "whole"), tiny.losses(folder / "halves")
 
 
 @pytest.mark.parametrize("halting", [False, True])
@@ -27,8 +27,8 @@ def test_a_run_with_a_loss_after_each_step_continues_bit_for_bit(tmp_path, halti
     config = tiny.run_config(tiny.model_config(halting=halting), step_loss="increasing")
     whole, continued = halves(tmp_path, config, task=tiny.task())
     assert whole == continued
-    plain = train(tiny.run_config(config.model), tmp_path / "plain", task=tiny.task(), quiet=True)
-    assert whole[0] != tiny.losses(plain.folder)[0]
+    train(tiny.run_config(config.model), tmp_path / "plain", task=tiny.task(), quiet=True)
+    assert whole[0] != tiny.losses(tmp_path / "plain")[0]
 
 
 def test_a_model_without_steps_over_depth_has_no_loss_after_each():
