@@ -7,6 +7,7 @@ program, so that what a program changes (registries, signals, its folder) ends w
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -73,6 +74,7 @@ def _work(arguments, folder, files, environment):
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False) for number in range(3)
     )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores in what it runs beside itself
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = arguments
