@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from universal_transformer.errors import refuse
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import encode_json, read_json, show, show_path
 from universal_transformer.typed import NumberOf, check_names, typed
 
@@ -48,12 +48,12 @@ def read_manifest(folder: Path) -> dict[str, FileEntry]:
     path = folder / MANIFEST
     fields, where = read_json(path), show_path(path)
     check_names(fields, expected={"format", "files"}, where=where)
-    other = typed(fields["format"], int, where=where, field="format") != FORMAT
-    refuse((other, f"{where}: format {show(fields['format'])}, this version reads {FORMAT}"))
+    if typed(fields["format"], int, where=where, field="format") != FORMAT:
+        raise UserError(f"{where}: format {show(fields['format'])}, this version reads {FORMAT}")
     entries: dict[str, FileEntry] = typed(fields["files"], dict[str, FileEntry], where=where, field="files")
     for name, entry in entries.items():
-        elsewhere = name in ("", ".", "..") or "/" in name or "\0" in name
-        refuse((elsewhere, f"{where}: {show(name)} is no file name"))
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise UserError(f"{where}: {show(name)} is no file name")
         size = (folder / name).stat().st_size if (folder / name).is_file() else None
         refuse(
             (size is None, f"no such file, but {MANIFEST} lists it"),
@@ -66,7 +66,8 @@ def read_manifest(folder: Path) -> dict[str, FileEntry]:
 def read_listed(file: Path, entry: FileEntry) -> bytes:
     """Return the content of a file; UserError if its SHA-256 is not the one of its entry."""
     data = file.read_bytes()
-    refuse((entry_of(data) != entry, f"{show_path(file)}: {CHANGED}"))
+    if entry_of(data) != entry:
+        raise UserError(f"{show_path(file)}: {CHANGED}")
     return data
 
 
@@ -75,4 +76,5 @@ def check_content(folder: Path) -> None:
     for name, entry in read_manifest(folder).items():
         with (folder / name).open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        refuse((found != entry.sha256, f"{show_path(folder / name)}: {CHANGED}"))
+        if found != entry.sha256:
+            raise UserError(f"{show_path(folder / name)}: {CHANGED}")

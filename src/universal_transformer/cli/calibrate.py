@@ -57,8 +57,9 @@ class Calibrate(Scoring):
         tolerance = share(self.tolerance, option="--tolerance")
         confidence = share(self.confidence, option="--confidence")
         folder = find(self.run)
-        packaged = f"a pretrained model, in whose folder nothing is written; copy {show_path(folder)}"
-        refuse((is_pretrained(folder), f"{self.run}: {packaged} and calibrate the copy"))
+        if is_pretrained(folder):
+            packaged = f"a pretrained model, in whose folder nothing is written; copy {show_path(folder)}"
+            raise UserError(f"{self.run}: {packaged} and calibrate the copy")
         from universal_transformer.cli.evaluate import progress_bar
         from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
         from universal_transformer.evaluation.depth_curves import calibrate

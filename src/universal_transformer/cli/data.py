@@ -41,7 +41,8 @@ class Data(OnData):
             return _check_recipe(self.name, self.fields, folder=self.data_dir)
         refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
-            refuse((self.name, f"unexpected {self.name!r}: ut data list takes no name"))
+            if self.name:
+                raise UserError(f"unexpected {self.name!r}: ut data list takes no name")
             return _list(self.data_dir)
         from universal_transformer.data.sources import DATASETS
 

@@ -20,7 +20,7 @@ from universal_transformer.cli.shared_options import (
     OfRun,
     Scoring,
 )
-from universal_transformer.errors import refuse
+from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import LENGTH_PENALTY
@@ -57,8 +57,8 @@ class Evaluate(Scoring, Answering, OfRun):
 
     def __call__(self) -> int:
         """Evaluate, print and write the report."""
-        both = self.data and (self.test or self.test_target or self.group is not None)
-        refuse((both, f"--data {self.data} and --data.test: two test sets; leave one out"))
+        if self.data and (self.test or self.test_target or self.group is not None):
+            raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
         folder = find(self.run)
         _check_record(self.record, folder)
         with data_dir(self.data_dir):
@@ -163,8 +163,9 @@ def _check_record(file: str, folder: Path) -> None:
         return
     check_writable("--record", file)
     has_metrics = (folder / METRICS).is_file()
-    missing = f"{show_path(folder)} has no {METRICS}, which holds how the run was trained"
-    refuse(((folder / MODEL).is_dir() and not has_metrics, f"--record {file}: {missing}; leave --record out"))
+    if (folder / MODEL).is_dir() and not has_metrics:
+        missing = f"{show_path(folder)} has no {METRICS}, which holds how the run was trained"
+        raise UserError(f"--record {file}: {missing}; leave --record out")
     if has_metrics:
         from universal_transformer.runs.journal import read_metrics
 

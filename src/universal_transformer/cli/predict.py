@@ -105,8 +105,8 @@ class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
     def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, remedy: str) -> None:
-        text = f"--output {output}: the answers of this model are lines of text; leave it out"
-        refuse((output and not codec.target.suffix, text))
+        if output and not codec.target.suffix:
+            raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
         self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
         self._folder = Path(output or PREDICTIONS)
         self._pending: deque[tuple[Example, str] | str] = deque()
@@ -210,8 +210,8 @@ def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None], *, run: str) 
     There are several files only if the codec reads files, each of which is an input itself.
     """
     suffixes = codec.source.suffixes
-    several = len(files) > 1 and not suffixes
-    refuse((several, f"{len(files)} files: this model reads lines of text; name one file of them"))
+    if len(files) > 1 and not suffixes:
+        raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
     for file in files:
         if file is not None and not suffixes and not Path(file).exists():
             raise UserError(

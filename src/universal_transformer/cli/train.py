@@ -65,8 +65,9 @@ class Train(OnData):
                 return self._help()
             if self.resume:
                 return self._resume(accepted)
-            remedy = f"ut train --resume RUN --accept-change {' '.join(accepted)}"
-            refuse((accepted, f"--accept-change is for a run that continues: {remedy}"))
+            if accepted:
+                remedy = f"ut train --resume RUN --accept-change {' '.join(accepted)}"
+                raise UserError(f"--accept-change is for a run that continues: {remedy}")
             return self._begin()
 
     def _begin(self) -> int:
@@ -74,8 +75,8 @@ class Train(OnData):
         from universal_transformer.tasks.task import with_absolute_files
         from universal_transformer.typed import replaced
 
-        unnamed = not self.fields or self.fields[0].startswith("-")
-        refuse((unnamed, f"name a recipe first: ut train RECIPE [--field value]; {_known()}"))
+        if not self.fields or self.fields[0].startswith("-"):
+            raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
         name, *fields = self.fields
         config = self._second_stage(Path(name)) if self.stage else _recipe(name)
         fields = [*self._place_of_data(config), *fields]

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.data.example import Frames
-from universal_transformer.errors import UserError, refuse
+from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.frame_input import blank_frames, check_frames
 from universal_transformer.models.inputs import check_ids, check_tokens
@@ -114,11 +114,10 @@ def _lists(rows: object, *, what: str) -> list[list[int]]:
     expected = f"expected a list of ids for each {what}"
     if not isinstance(rows, Sequence):
         raise UserError(f"{what}s: found {show(rows)}; {expected}, or a tensor [batch, {what}]")
-    single = any(isinstance(row, int) for row in rows)
-    refuse(
-        (not rows, f"no {what}s: give at least one"),
-        (single, f"{what}s: found {show(list(rows))}; {expected}: write [[…]] for a single one"),
-    )
+    if not rows:
+        raise UserError(f"no {what}s: give at least one")
+    if any(isinstance(row, int) for row in rows):
+        raise UserError(f"{what}s: found {show(list(rows))}; {expected}: write [[…]] for a single one")
     lists = [row.tolist() if isinstance(row, Tensor) else row for row in rows]
     for number, ids in enumerate(lists):
         if not isinstance(ids, Sequence) or any(type(token) is not int or abs(token) >= 2**63 for token in ids):

@@ -97,10 +97,11 @@ class Pipeline:
         # as in a file: only a line feed ends a line, with one carriage return before it
         lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
         place, what = f"text {number}", "questions" if several else "inputs"
-        broken = not several and len(lines) > 1
-        refuse((broken, f"{place}: {show(line)} has a line break; expected one line, or a list of texts"))
+        if not several and len(lines) > 1:
+            raise UserError(f"{place}: {show(line)} has a line break; expected one line, or a list of texts")
         found = list(self.codec.read(enumerate(lines, start=1), name=place))
-        refuse((len(found) != 1, f"{place}: found {len(found)} {what} in {show(line)}; expected one"))
+        if len(found) != 1:
+            raise UserError(f"{place}: found {len(found)} {what} in {show(line)}; expected one")
         return found[0]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from universal_transformer.errors import UserError, optional, refuse
+from universal_transformer.errors import UserError, optional
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import quoted, show_path, write_json
@@ -83,7 +83,8 @@ def train(
         optional("tensorboard", needed="training.tensorboard: TensorBoard is not installed", extra="tensorboard")
     device = own_device(pick_device(config.training.device, field="training.device"))
     task = task or config.data.load()
-    refuse((not task.train, f"data: there are no examples to train on in {task.name}"))
+    if not task.train:
+        raise UserError(f"data: there are no examples to train on in {task.name}")
     metric = TaskMetric.chosen(task, config.training)  # before anything is written: a package for it may be missing
     torch.manual_seed(config.training.seed)
     random.seed(config.training.seed)
@@ -158,9 +159,10 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     state: RunState = typed(checkpoint.state["run"], RunState, where=where)
     before = RunOrigin.from_dict(checkpoint.state["origin"], where=where)
     changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
-    limit, made = now.config.training.max_updates, f"this run has {state.update:,} updates already"
-    ended = limit is not None and limit < state.update
-    refuse((ended, f"training.max_updates={limit}: {made}; expected at least as many"))
+    limit = now.config.training.max_updates
+    if limit is not None and limit < state.update:
+        made = f"this run has {state.update:,} updates already"
+        raise UserError(f"training.max_updates={limit}: {made}; expected at least as many")
     return SavedRun(state, checkpoint.tensors, changes, warnings + warnings_of(before, now))
 
 

@@ -151,9 +151,6 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     where = f"{show_path(run)}: --stage halting"
     if not isinstance(model, ModelConfig):
         raise UserError(f"{where}: this model has no states over depth to read, and so nothing to halt")
-    by_length = "each sequence makes as many steps as it has positions (depth.max_steps=length), and the unit needs one"
-    means = f"this run halts by {model.halting.rule}, whose positions see means over steps; a unit that is fitted alone"
-    encoder = f"the encoder of this run halts (halting.side={model.halting.side}), and no target says where it should"
     refuse(
         (
             model.unread_states,
@@ -161,16 +158,19 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
         ),
         (
             model.writes == "classes" and model.by_length(decoder=False),
-            f"{by_length} last step for all; train a run with a number of steps first",
+            "each sequence makes as many steps as it has positions (depth.max_steps=length), and the unit needs one "
+            "last step for all; train a run with a number of steps first",
         ),
         (_equal_steps(model), SAME_STEPS),
         (
             model.halts and choices_of(model.halting).shows_mean,
-            f"{means} needs states: train a run with halting.side none first",
+            f"this run halts by {model.halting.rule}, whose positions see means over steps; a unit that is fitted "
+            "alone needs states: train a run with halting.side none first",
         ),
         (
             model.architecture == "encoder_decoder" and model.halts_in(decoder=False),
-            f"{encoder} stop; train a run with halting.side none or decoder first",
+            f"the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "
+            "should stop; train a run with halting.side none or decoder first",
         ),
         at=where,
     )

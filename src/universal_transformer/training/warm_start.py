@@ -92,8 +92,8 @@ def starting_weights(model: Model, codec: Codec[Any, Any], config: RunConfig) ->
 def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec[Any, Any]]:
     """Return the tensors and the codec of a trained run; UserError if it was trained further."""
     run = Path(start.run)
-    changed = warm_start_of(run).weights != start.weights
-    refuse((changed, f"--from {show_path(run)}: its weights have changed since this run was begun"))
+    if warm_start_of(run).weights != start.weights:
+        raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
     with torch.random.fork_rng(devices=[]):  # building it draws initial weights
         earlier = load_pretrained(run / MODEL)
     return earlier.tensors(), Codec.load(run / MODEL)
