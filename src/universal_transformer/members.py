@@ -9,7 +9,7 @@ from typing import TypeVar
 Member = TypeVar("Member")
 
 OTHERS: list[Callable[[], object]] = []
-"""What enters members that stand beside the library; each is called once, when one of them may be meant."""
+"""Functions that enter members of a clone, which the library lacks; each is called once, when one may be meant."""
 
 
 def enter_others() -> bool:
