@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from paper.printed import Cell
 from paper.results import Figures, Result
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.recipes import RECIPES, Recipe
+from universal_transformer.recipes.start import constant_rate
+from universal_transformer.training.run_config import RunConfig
+from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
@@ -22,6 +26,7 @@ TITLES: dict[str, str] = {
     "transformer": "Transformer",
     "transformer-small": "Transformer, as many parameters as the UT",
     "ut": "Universal Transformer",
+    "ut-both-ends": "UT, positions counted from both ends",
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",
@@ -29,6 +34,9 @@ TITLES: dict[str, str] = {
     "distance-positions": "UT, distance positions",
 }
 """Model of a row -> its title. "Transformer" has the width and the depth of the UT, and so equal compute."""
+
+LONG_MODELS = ("lstm", "transformer", "ut", "ut-halting")
+"""The models that the paper compares, which tables 4 to 6 train to their end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,3 +111,26 @@ def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[st
         for column, base in columns.items()
         for model in models
     }
+
+
+def to_the_end(recipe: Recipe, *, steps: int | None = None, from_end: bool = False) -> Recipe:
+    """Return a recipe with 20,000 updates at a constant rate and a running mean of the weights.
+
+    `steps` replaces the number of steps. With `from_end`, half of the heads count positions from the end.
+    """
+
+    def longer() -> RunConfig:
+        config = recipe()
+        changes: dict[str, object] = {
+            **constant_rate(),
+            "training.max_updates": 20_000,
+            "training.learning_rate": 1e-3,
+            "training.validate_every": 1000,
+        }
+        if isinstance(config.model, ModelConfig) and steps is not None:
+            changes["model.depth.max_steps"] = steps
+        if from_end:
+            changes["model.coordinates.from_end"] = True
+        return replaced(config, changes)
+
+    return longer

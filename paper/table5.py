@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paper import printed
-from paper.definition import Column, Grid, ResultTable, recipe_rows, titles
+from paper.definition import LONG_MODELS, Column, Grid, ResultTable, recipe_rows, titles, to_the_end
 from paper.printed import Cell
 
 _MODELS = titles(
@@ -28,11 +28,12 @@ def _table(
     printed: Mapping[str, Sequence[Cell]],
     deviations: Sequence[str] = (),
 ) -> ResultTable:
+    rows = recipe_rows({problem: f"lte-{problem}" for problem in problems}, models=_MODELS)
     return ResultTable(
         name=f"table{number}",
         title=f"learning to execute, {title}",
         naming="PROBLEM/MODEL",
-        rows=recipe_rows({problem: f"lte-{problem}" for problem in problems}, models=_MODELS),
+        rows=rows | {row: to_the_end(rows[row]) for row in rows if row.split("/")[1] in LONG_MODELS},
         heading=f"Table {number}: learning to execute, {title}",
         introduction="""\
 Scores are of free-running greedy output on sources of the greatest length and nesting; training mixes all lengths and
