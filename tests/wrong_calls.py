@@ -51,7 +51,6 @@ CALLS = {
     "floating source": (lambda: pair(floats, rows), "source of type torch.float32: .*torch.long"),
     "floating target": (lambda: pair(rows, floats), "target of type torch.float32"),
     "bytes instead of ids": (lambda: pair(rows.byte(), rows), "source of type torch.uint8: .*torch.long"),
-    "negative positions": (lambda: language(rows, positions=(None, rows - 1)), "target_positions: found position -1"),
     "mask instead of ids": (lambda: pair(rows > 0, rows), "source of type torch.bool"),
     "other batch size": (lambda: pair(rows, rows[:1]), "2 sources, but 1 targets"),
     "no rows": (lambda: pair(rows[:0], rows[:0]), r"source of shape \[0, 3\]"),
@@ -67,8 +66,6 @@ CALLS = {
     "tokens to a classifier of facts": (lambda: facts(rows), r"source of shape \[2, 3\]: .*\[batch, fact, word\]"),
     "fact too long": (lambda: facts(torch.ones(1, 1, 4, dtype=torch.long)), "a fact of 4 words: .* at most 3"),
     "row to an LSTM": (lambda: lstm(row), r"target of shape \[3\]"),
-    "positions of another length": (lambda: pair(rows, rows, positions=(rows[:, :2], None)), "source_positions .*2, 3"),
-    "floating positions": (lambda: language(rows, positions=(None, floats)), "target_positions of type torch.float32"),
     # options of a forward pass
     "no steps": (lambda: pair(rows, rows, max_steps=0), "max_steps: expected a whole number, at least 1"),
     "half a step": (lambda: pair(rows, rows, max_steps=1.5), "max_steps: expected .*found 1.5"),

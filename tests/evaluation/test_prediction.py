@@ -129,12 +129,12 @@ def test_a_classifier_neither_searches_nor_samples(stories, search):
 @pytest.mark.parametrize(
     ("kind", "fields", "options", "message"),
     [
-        ("confidence", {"max_steps": 1}, {}, "step 1, .* at least 2 steps to stop a position early; the decoder has 1"),
-        ("state_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the model has 2"),
-        ("output_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the decoder has 2"),
-        ("state_change", {"max_steps": 6}, {"max_steps": 2}, "step 2, .* at least 3 steps .*; max_steps=2"),
-        ("confidence", {"depth.min_steps": 4}, {}, r"step 4 \(min_steps\), .* at least 5 .*; the decoder has 4"),
-        ("confidence", {"depth.decoder_max_steps": 1}, {}, "step 1, .* at least 2 steps .*; the decoder has 1"),
+        ("confidence", {"max_steps": 1}, {}, "step 1, .* at least 2 steps to stop a position early; there is 1"),
+        ("state_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; there are 2"),
+        ("output_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; there are 2"),
+        ("state_change", {"max_steps": 6}, {"max_steps": 2}, "step 2, .* at least 3 steps .*; there are 2"),
+        ("confidence", {"depth.min_steps": 4}, {}, r"step 4 \(min_steps\), .* at least 5 .*; there are 4"),
+        ("confidence", {"depth.decoder_max_steps": 1}, {}, "step 1, .* at least 2 steps .*; there is 1"),
     ],
 )
 def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, fields, options, message):

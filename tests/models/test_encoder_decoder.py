@@ -74,18 +74,13 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
     model.train()
     first, second = model(source, LABELS).logits, model(source, LABELS).logits
     assert bool((first - second).abs().max() > 1e-8)
-    given = torch.arange(5).unsqueeze(0), torch.arange(3).unsqueeze(0)
-    torch.testing.assert_close(
-        model(source, LABELS, positions=given).logits,
-        plain(source, LABELS).logits,
-    )
 
 
 @pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
 def test_source_and_target_share_the_draw(offsets):
     model = small(position_offsets=offsets)
     rows = torch.full((4, 5), 3), torch.full((4, 3), 3)
-    draws = [model.train().positions({"source": rows[0], "target": rows[1]}, (None, None)) for _ in range(20)]
+    draws = [model.train().positions({"source": rows[0], "target": rows[1]}) for _ in range(20)]
     for source, target in draws:
         assert source.shape == (4, 5)
         assert target.shape == (4, 3)
@@ -180,18 +175,6 @@ def test_encoder_and_decoder_can_differ_in_steps_and_halting():
 def test_facts_are_for_classifiers():
     with pytest.raises(UserError, match=r"inputs\.kind='facts': architecture must be"):
         small(inputs="facts")
-
-
-def test_given_positions_are_taken_in_training_too():
-    model, source, target = small(position_offsets="random", dropout=0.0).train(), ragged(), ragged()
-    seen = []
-    position = model.target.recurrence.coordinates.position
-    position.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-    given = torch.arange(7, 7 + target.shape[1]).unsqueeze(0)
-    model(source, target, positions=(None, given))
-    assert torch.equal(seen[-1], given)
-    narrow = small(position_offsets="random", max_positions=2).train()  # nothing is drawn, so nothing has to fit
-    narrow(source, target, positions=(torch.arange(source.shape[1]).unsqueeze(0), given))
 
 
 @pytest.mark.parametrize("fields", [{}, {"halting": True}, {"end_coordinates": True}], ids=["fixed", "halting", "ends"])

@@ -75,5 +75,4 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
 def _generator(source: Tensor, *, padding_id: int) -> torch.Generator:
     """A generator whose seed is a function of what one row of sources holds, without its padding."""
     real = ~source.isnan().all(dim=-1) if source.is_floating_point() else source != padding_id
-    content = source[real].cpu().numpy().tobytes()
-    return torch.Generator().manual_seed(crc32(content))
+    return torch.Generator().manual_seed(crc32(source[real].cpu().numpy().tobytes()))

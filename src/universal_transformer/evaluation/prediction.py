@@ -19,7 +19,6 @@ from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import Called, device_of, target_ids
-from universal_transformer.models.frame_input import features_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token
@@ -115,7 +114,7 @@ class Answers(ABC):
         joined = self.codec.words(example)[:: inputs.stride]
         if inputs.kind != "patches":
             return joined
-        return list(map(str, range(len(joined) * (features_of(self.model.config) // inputs.stride))))
+        return list(map(str, range(len(joined) * (inputs.features // inputs.stride))))
 
 
 class ClassAnswers(Answers):

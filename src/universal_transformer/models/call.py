@@ -77,24 +77,15 @@ class DepthOptions:
         rule = exit.rule
         if rule.reads_output and (reason := config.unread_states):
             raise UserError(f"exit {exit}: {reason}; use state_change")
+        first = max(rule.first_step, self.min_steps or config.depth.min_steps)
         sides = (True,) if rule.reads_output else (False, True)  # an encoder has no output to read
-        depths = [
-            (
-                self.max_steps or config.max_steps_of(decoder=decoder),
-                max(rule.first_step, self.min_steps or config.depth.min_steps),
+        steps = max(self.max_steps or config.max_steps_of(decoder=decoder) for decoder in sides)
+        if first >= steps:
+            cause = " (min_steps)" if first > rule.first_step else ""
+            raise UserError(
+                f"exit {exit}: it decides first after step {first}{cause}, so that it needs at least {first + 1} steps "
+                f"to stop a position early; there {'is' if steps == 1 else 'are'} {steps}"
             )
-            for decoder in sides
-        ]
-        if any(first < steps for steps, first in depths):
-            return
-        steps, first = max(depths)
-        cause = " (min_steps)" if first > rule.first_step else ""
-        side = "decoder" if rule.reads_output and config.architecture == "encoder_decoder" else "model"
-        has = f"max_steps={steps}" if self.max_steps else f"the {side} has {steps}"
-        raise UserError(
-            f"exit {exit}: it decides first after step {first}{cause}, so that it needs at least {first + 1} steps to "
-            f"stop a position early; {has}"
-        )
 
 
 AS_TRAINED = DepthOptions()

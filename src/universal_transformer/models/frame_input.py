@@ -47,12 +47,6 @@ def join_blank(blank: Bool[Tensor, "batch frame"], *, stride: int) -> Bool[Tenso
     return whole.reshape(blank.shape[0], -1, stride).all(dim=-1)
 
 
-def features_of(config: BaseConfig) -> int:
-    """Numbers of a frame, or rows of pixels of a picture; UserError where the data have not set them."""
-    inputs = config.inputs
-    return needed(inputs.features, "inputs.features", by=f"{inputs.kind} need the number of features")
-
-
 class _NumberInput(nn.Module):
     """A linear map to states, after convolutions with stride 2 if there are any."""
 
@@ -62,9 +56,11 @@ class _NumberInput(nn.Module):
 
     def __init__(self, config: BaseConfig, width: int) -> None:
         super().__init__()
-        self.features, self.stride = features_of(config), config.inputs.stride
+        inputs = config.inputs
+        self.features = needed(inputs.features, "inputs.features", by=f"{inputs.kind} need the number of features")
+        self.stride = inputs.stride
         channels, joined = (1, self.stride**2) if self.lines else (self.features, self.stride * self.features)
-        halvings = self.stride.bit_length() - 1 if config.inputs.stem == "convolution" else 0
+        halvings = self.stride.bit_length() - 1 if inputs.stem == "convolution" else 0
         self.stem = nn.ModuleList(
             [self.convolution(width if layer else channels, width, 3, stride=2, padding=1) for layer in range(halvings)]
         )

@@ -30,7 +30,7 @@ from universal_transformer.models.call import AS_TRAINED, GREEDY, DepthOptions, 
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
-from universal_transformer.models.positions.numbering import check_positions, draw_positions
+from universal_transformer.models.positions.numbering import draw_positions
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.context import NOTHING, Kept
 from universal_transformer.nn.trace import Trace
@@ -106,7 +106,6 @@ class Model(Pretrained):
     def forward(
         self,
         *inputs: Tensor,
-        positions: tuple[Tensor | None, Tensor | None] = (None, None),
         max_steps: int | None = None,
         min_steps: int | None = None,
         halting_threshold: float | None = None,
@@ -117,17 +116,16 @@ class Model(Pretrained):
         of a source, or of the class of each of its positions.
 
         ``inputs``: source and target, of those that the model has. Targets have the end token and are padded on the
-        right. ``positions``: those of source and target, where they are not 0, 1, 2 … With ``exit`` each position stops
-        by itself (all of a sequence together, where a class is read from the sequence); only states that a head reads
-        can stop by what it predicts, and the encoder of an encoder-decoder then has its trained depth. With
-        ``keep.states`` the output has the logits after each step too.
+        right. With ``exit`` each position stops by itself (all of a sequence together, where a class is read from it);
+        only states that a head reads can stop by what it predicts, and the encoder of an encoder-decoder then has its
+        trained depth. With ``keep.states`` the output has the logits after each step too.
 
         UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
         given = self.check_inputs(*inputs)
         depth = DepthOptions(max_steps=max_steps, min_steps=min_steps, halting_threshold=halting_threshold, exit=exit)
         depth.check(self.config)
-        call = Call(depth, self.positions(given, positions), keep)
+        call = Call(depth, self.positions(given), keep)
         if self.target is not None:
             encoded = None if self.source is None else self.source(given["source"], call)
             return self.target(given["target"], encoded, call)
@@ -151,27 +149,16 @@ class Model(Pretrained):
             raise UserError(f"{first} sources, but {last} targets: row n of one belongs to row n")
         return found
 
-    def positions(
-        self, inputs: Mapping[str, Tensor], given: tuple[Tensor | None, Tensor | None]
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
-
-        Both sides have one draw. UserError where positions are given to a model that encodes none.
-        """
-        if not self.config.max_steps:
-            if given != (None, None):
-                raise UserError(f"positions: a model of kind {self.config.kind} encodes no positions; leave them out")
-            return given
-        config, found = self.config.coordinates, dict(zip(("source", "target"), given, strict=True))
-        lengths = {name: getattr(self, name).length(ids) for name, ids in inputs.items()}
-        rows, device = next((ids.shape[0], ids.device) for ids in inputs.values())
-        for name, length in lengths.items():
-            if (positions := found[name]) is not None:
-                check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
-        if self.training and config.offsets != "none" and any(found[name] is None for name in lengths):
-            drawn = draw_positions(config, rows, max(lengths.values()), device=device)
-            found |= {name: drawn[:, :length] for name, length in lengths.items() if found[name] is None}
-        return found["source"], found["target"]
+    def positions(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor | None, Tensor | None]:
+        """Positions of both sides to train on, of one draw, where ``coordinates.offsets`` draws them; else None."""
+        if not (self.config.max_steps and self.training and self.config.coordinates.offsets != "none"):
+            return None, None
+        ids, lengths = next(iter(inputs.values())), {}
+        for name, given in inputs.items():
+            lengths[name] = getattr(self, name).length(given)
+        drawn = draw_positions(self.config.coordinates, len(ids), max(lengths.values()), device=ids.device)
+        source, target = (drawn[:, : lengths[name]] if name in lengths else None for name in ("source", "target"))
+        return source, target
 
     def generate(
         self,

@@ -16,8 +16,9 @@ class _OverDepth:
 
     @property
     def answers(self) -> Tensor:
-        """Any tensor of the output, for its device and type."""
-        raise NotImplementedError
+        """The first field: what the model predicts."""
+        answers: Tensor = next(iter(vars(self).values()))
+        return answers
 
     @property
     def traces(self) -> list[Trace]:
@@ -50,10 +51,6 @@ class ModelOutput(_OverDepth):
     decoder: Trace | None = None
     step_logits: Float[Tensor, "step *batch classes"] | None = None
 
-    @property
-    def answers(self) -> Tensor:
-        return self.logits
-
 
 @dataclass(frozen=True)
 class FrameOutput(_OverDepth):
@@ -65,10 +62,6 @@ class FrameOutput(_OverDepth):
     """Frames that a position writes."""
     encoder: Trace | None = None
     decoder: Trace | None = None
-
-    @property
-    def answers(self) -> Tensor:
-        return self.frames
 
     @property
     def places(self) -> Int[Tensor, " target"]:

@@ -88,6 +88,8 @@ class DecoderSide(OutputSide):
     """Inputs, refined over depth with attention to those before and to the source. ``embedding`` makes the inputs."""
 
     config: ModelConfig
+    head: Head | None = None
+    """States to logits, for the exits that read what a model predicts."""
 
     def __init__(self, config: ModelConfig, *, embedding: nn.Module, cross_attention: bool) -> None:
         super().__init__(config)
@@ -95,11 +97,6 @@ class DecoderSide(OutputSide):
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
         self.reach = self.recurrence.coordinates.position.reach
-
-    @property
-    def head(self) -> Head | None:
-        """States to logits, for the exits that read what a model predicts."""
-        return None
 
     def project(self, encoded: EncodedSource | None) -> list[ProjectedSource] | None:
         """Keys and values of a source for each block."""
@@ -212,8 +209,7 @@ class TargetSide(DecoderSide):
         self.packed_logits: PackedLinear | None = None
 
     @property
-    def head(self) -> Head:
-        """States to logits."""
+    def head(self) -> Head:  # type: ignore[override]  # an attribute would be a cycle of references
         return self.logits
 
     def logits(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows classes"]:

@@ -1,9 +1,5 @@
 """Models by their tasks. The sides and the head of each are those that its configuration names."""
 
-from typing import Any
-
-from torch import nn
-
 from universal_transformer.models.frame_target import FrameTarget
 from universal_transformer.models.heads import head_of
 from universal_transformer.models.model import Model, Parts
@@ -50,12 +46,9 @@ class Tagger(Model):
     architecture, writes = "tagger", "classes"
 
 
-def target_side(config: Any, source: nn.Module | None) -> nn.Module:
-    """The side that writes tokens, or frames."""
-    return (FrameTarget if config.writes == "frames" else TargetSide)(config, source)
-
-
 PARTS = Parts(
-    SourceSide, target_side, lambda config: head_of(config, config.sizes.width, pooling=config.outputs.pooling)
+    SourceSide,
+    lambda config, source: (FrameTarget if config.writes == "frames" else TargetSide)(config, source),
+    lambda config: head_of(config, config.sizes.width, pooling=config.outputs.pooling),
 )
 """The Universal Transformer and the Transformer."""

@@ -8,19 +8,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.components import CoordinatesConfig
 
 
-def check_positions(positions: Tensor, *, rows: int, length: int, name: str) -> None:
-    """UserError unless positions are whole numbers, a row of ``length`` for each of ``rows`` or one for all of them."""
-    if torch.compiler.is_compiling():
-        return
-    if positions.is_floating_point() or positions.shape not in ((rows, length), (1, length)):
-        raise UserError(
-            f"{name} of type {positions.dtype} and shape {list(positions.shape)}: expected whole numbers "
-            f"[{rows}, {length}] or [1, {length}], one for each id"
-        )
-    if positions.device.type == "cpu" and positions.numel() and (least := int(positions.min())) < 0:
-        raise UserError(f"{name}: found position {least}; positions count from 0")
-
-
 def without_padding(padding: Padding) -> Padding | None:
     """``None`` when nothing is padding, so that attention can use its fastest kernel. An export serves both cases."""
     return padding if torch.compiler.is_exporting() or bool(padding.any()) else None
