@@ -22,9 +22,9 @@ def sound_file(samples, *, rate=RATE, kind="WAV", subtype="PCM_16"):
 
 
 def with_stated_length(wav, stated):
-    """The bytes of a plain WAV file with another length of its samples in the header."""
-    assert wav[36:40] == b"data"
-    return wav[:40] + struct.pack("<I", stated) + wav[44:]
+    """The bytes of a WAV file with another length in its header."""
+    assert wav[:4] == b"RIFF"
+    return wav[:4] + struct.pack("<I", stated) + wav[8:]
 
 
 def with_stated_flac_length(flac, stated):

@@ -24,8 +24,8 @@ from safetensors.torch import load_file, save_file
 from universal_transformer import load
 from universal_transformer.cli.models import score_sample
 from universal_transformer.evaluation.measure import Selection, evaluate
-from universal_transformer.files import from_here, write_bytes, write_json, write_text
-from universal_transformer.manifest import MANIFEST, MODEL, encode_manifest, entry_of, read_manifest
+from universal_transformer.files import from_here, write_json, write_text
+from universal_transformer.manifest import MANIFEST, MODEL, read_manifest, seal
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE
 from universal_transformer.pretrained_models.card import Card, Origin, Sample, Stored, TrainingCode, page, read_card
@@ -199,8 +199,7 @@ def copy_model(run: Path, folder: Path, *, half: bool) -> None:
     if half:
         weights = folder / MODEL / WEIGHTS
         save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights)
-    entries = {path.name: entry_of(path.read_bytes()) for path in sorted((folder / MODEL).iterdir())}
-    write_bytes(folder / MODEL / MANIFEST, encode_manifest(entries))
+    seal(folder / MODEL)
 
 
 def origin_of(run: Path) -> Origin:

@@ -22,9 +22,10 @@ import numpy as np
 
 from paper.tasks.treebank import cut
 from universal_transformer.data.archive import MAX_MEMBER_BYTES, members
-from universal_transformer.data.download import data_folder, find, sha256
+from universal_transformer.data.download import data_folder, find
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
+from universal_transformer.manifest import entry_of_file
 
 ARCHIVE = "corpus.tar.xz"
 FOLDER = "corpus"
@@ -64,7 +65,7 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     archive = data_folder(folder) / "novels" / ARCHIVE
     packed = archive.is_file()
     paths = [archive] if packed else _files(folder)
-    digests = [bytes.fromhex(sha256(path)) for path in paths]
+    digests = [bytes.fromhex(entry_of_file(path).sha256) for path in paths]
     named = b"".join(os.fsencode(path.name) + one for path, one in zip(paths, digests, strict=True))
     digest = digests[0] if packed else hashlib.sha256(named).digest()
     cache = cache_folder()

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.text_table import TextTable, collect, parallel_rows
-from universal_transformer.data.tokenizer import check_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
@@ -57,7 +57,7 @@ class TranslationData:
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_tokenizer("bpe", self.vocabulary_size)
+        check_choice("bpe", self.vocabulary_size, lower_case=False)
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read the files and encode all pairs; of a new run, byte pairs are learned from the training part."""

@@ -38,7 +38,7 @@ def optional(module: str, *, needed: str, extra: str) -> Any:
     """Import a module of a package that an extra installs; where it is missing, UserError with what is `needed`."""
     try:
         return import_module(module)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
         raise UserError(f"{needed}: run pip install 'universal-transformer[{extra}]'") from error
 
 

@@ -11,10 +11,12 @@ import json
 import math
 import os
 import shlex
+import shutil
 import stat
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -292,6 +294,33 @@ def write_bytes(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:  # name the file that was asked for, not the temporary one
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Give a folder ``.NAME.partial`` to write into, which gets the name of `target` at the end, whole or not at all.
+
+    A folder `target` is replaced; while it is, it is called ``.NAME.old.partial``. With an error it stays as it was.
+    """
+    staging, old = (target.with_name(f".{target.name}{ending}") for ending in (".partial", ".old.partial"))
+    for left in (staging, old):
+        shutil.rmtree(left, ignore_errors=True)
+    staging.mkdir()
+    try:
+        yield staging
+        if target.exists():
+            target.rename(old)
+        try:
+            staging.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    sync_folder(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_synced(path: Path, data: bytes) -> None:

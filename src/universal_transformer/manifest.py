@@ -6,12 +6,13 @@ safetensors has no checksum of its own data, so a flipped bit in a weight would 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from universal_transformer.errors import UserError, refuse
-from universal_transformer.files import encode_json, read_json, show, show_path
+from universal_transformer.files import encode_json, read_json, show, show_path, sync_folder, write_synced
 from universal_transformer.typed import NumberOf, check_names, typed
 
 MANIFEST = "manifest.json"
@@ -33,6 +34,24 @@ class FileEntry:
 def entry_of(data: bytes) -> FileEntry:
     """Return the entry of a file with this content."""
     return FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def entry_of_file(path: Path) -> FileEntry:
+    """Return the entry of a file as it is on disk."""
+    with path.open("rb") as file:
+        return FileEntry(sha256=hashlib.file_digest(file, "sha256").hexdigest(), bytes=file.tell())
+
+
+def seal(folder: Path) -> dict[str, FileEntry]:
+    """Write the manifest of all files in `folder` and return its entries; everything is on the disk afterwards."""
+    entries = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        entries[path.name] = entry_of_file(path)
+    write_synced(folder / MANIFEST, encode_manifest(entries))
+    sync_folder(folder)
+    return entries
 
 
 def encode_manifest(entries: Mapping[str, FileEntry]) -> bytes:
@@ -74,7 +93,5 @@ def read_listed(file: Path, entry: FileEntry) -> bytes:
 def check_content(folder: Path) -> None:
     """UserError unless every file that `folder`/manifest.json lists is as it was written; others are not looked at."""
     for name, entry in read_manifest(folder).items():
-        with (folder / name).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != entry.sha256:
+        if entry_of_file(folder / name) != entry:
             raise UserError(f"{show_path(folder / name)}: {CHANGED}")

@@ -227,15 +227,15 @@ def test_lines_that_json_makes_longer_are_held_out_and_read_again(tmp_path, caps
         (
             "pairs",
             ["--data.test", "{a}", "--data.test-target", "x", "y"],
-            "found 2 files; expected one for each of the 1",
+            "found 2 files; expected 1",
         ),
         (
             "labelled",
             ["--data.test", "{a}", "--data.test-target", "x"],
-            "--data.test-target: found 1 files; expected none",
+            "--data.test-target: found 1 files; expected 0",
         ),
-        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': these files have no column of groups"),
-        ("pairs", ["--data.group", "3"], "--data.group '3': name the files with --data.test"),
+        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': expected files with a column"),
+        ("pairs", ["--data.group", "3"], "--data.group '3': expected files with a column"),
         (
             "pairs",
             ["--data.test", "{a}", "--data.group", "7"],

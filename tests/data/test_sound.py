@@ -60,7 +60,7 @@ REFUSED = {
     "too long": (sound_file(tone(seconds=31.0)), "31.00 seconds long; expected 0.05 to 30"),
     "too short": (sound_file(tone(seconds=0.01)), "0.01 seconds long"),
     "no samples": (sound_file(np.zeros(0, np.float32)), "0.00 seconds long"),
-    "cut short": (WAV[:-1000], "its header states 4,800 bytes of samples, 3,800 follow; is it cut short?"),
+    "cut short": (WAV[:-1000], "its header states 4,844 bytes, it has 3,844; is it cut short?"),
     "cut short, big-endian": (
         b"RIFX"
         + struct.pack(">I", 4836)
@@ -69,11 +69,11 @@ REFUSED = {
         + b"data"
         + struct.pack(">I", 4800)
         + b"\1" * 2400,
-        "its header states 4,800 bytes of samples, 2,400 follow; is it cut short?",
+        "its header states 4,844 bytes, it has 2,444; is it cut short?",
     ),
-    "header alone": (WAV[:44], "its header states 4,800 bytes of samples, 0 follow"),
-    "half a header": (WAV[:30], "a WAV file without samples"),
-    "lying WAV": (with_stated_length(WAV, 0xFFFFFFF0), "its header states 4,294,967,280 bytes of samples"),
+    "header alone": (WAV[:44], "its header states 4,844 bytes, it has 44"),
+    "half a header": (WAV[:30], "its header states 4,844 bytes, it has 30"),
+    "lying WAV": (with_stated_length(WAV, 0xFFFFFFF0), "its header states 4,294,967,288 bytes"),
     "lying FLAC": (with_stated_flac_length(FLAC, 2**36 - 1), "8,589,934.59 seconds long"),
     "FLAC of more samples": (with_stated_flac_length(FLAC, 9000), "is it cut short?|not a whole WAV or FLAC file"),
     "cut FLAC": (FLAC[: len(FLAC) // 2], "is it cut short?|not a whole WAV or FLAC file"),
@@ -83,7 +83,6 @@ REFUSED = {
     "another format": (sound_file(tone(), kind="AIFF"), "a file of format AIFF; expected WAV or FLAC"),
     "text": (b"seven\n" * 100, "not a whole WAV or FLAC file"),
     "empty": (b"", "not a whole WAV or FLAC file"),
-    "many parts": (WAV[:12] + b"junk\0\0\0\0" * 2000 + WAV[12:], "more than 1,000 parts before its samples"),
 }
 
 
@@ -96,7 +95,7 @@ def test_a_bad_file_gives_one_line(name):
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", ["lying WAV", "lying FLAC", "too long", "many parts"])
+@pytest.mark.parametrize("name", ["lying WAV", "lying FLAC", "too long"])
 def test_a_refused_file_is_not_read_into_memory(name):
     content, _ = REFUSED[name]
     tracemalloc.start()

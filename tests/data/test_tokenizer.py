@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer
 from universal_transformer.data.tokenizer_files import load_file
 from universal_transformer.errors import UserError
 
@@ -174,13 +174,6 @@ def test_sizes_and_special_ids(kind):
     assert [tokenizer.label(index) for index in range(4)] == list(SPECIAL)
     assert tokenizer.decode([1, *tokenizer.encode("dog"), END, 0, 0]) == tokenizer.decode(tokenizer.encode("dog"))
     assert all(tokenizer.label(index) for index in range(len(tokenizer)))
-    with pytest.raises(UserError, match=r"--data\.vocabulary-size"):
-        make(kind, vocabulary_size=4)
-
-
-def test_unknown_kind():
-    with pytest.raises(UserError, match="expected one of character, whitespace, word, bpe"):
-        check_tokenizer("bytes", 300)
 
 
 @pytest.mark.parametrize("call", ["encode", "spans", "unknown"])

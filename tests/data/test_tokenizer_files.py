@@ -209,6 +209,9 @@ def test_no_damage_aborts_the_process(files, tmp_path_factory, name, data):
 def test_what_is_neither_a_kind_nor_a_file_is_refused_with_what_is_allowed(files):
     for choice in ("character", "whitespace", "word", "bpe", "any.json", "any.model"):
         check_choice(choice, 300, lower_case=False)
+    for kind, size in (("bpe", 259), ("word", 4), ("word", 2_000_000)):
+        with pytest.raises(UserError, match=r"--data\.vocabulary-size .*: expected"):
+            check_choice(kind, size, lower_case=False)
     with pytest.raises(UserError, match=r"'wrod': expected one of character, .* \(did you mean word\?\), or a file"):
         check_choice("wrod", 300, lower_case=False)
     with pytest.raises(UserError, match=r"--data\.lower-case: the tokenizer file a\.json decides"):

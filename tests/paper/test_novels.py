@@ -110,7 +110,7 @@ def test_without_a_home_there_is_no_cache(folder, monkeypatch):
 
 def test_too_large_a_novel_is_not_read(folder, monkeypatch):
     monkeypatch.setattr(novels, "MAX_MEMBER_BYTES", 10)
-    monkeypatch.setattr(novels, "sha256", None)  # reading it would fail
+    monkeypatch.setattr(novels, "entry_of_file", None)  # reading it would fail
     with pytest.raises(UserError, match=r"a\.txt: more than 10 bytes; expected one novel"):
         read_novels(folder)
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from training import tiny
-from universal_transformer.runs.resume import DataFile, RunOrigin, data_digest, file_changes
+from universal_transformer.manifest import entry_of_file
+from universal_transformer.runs.resume import RunOrigin, data_digest, file_changes
 from universal_transformer.tasks import PairsData, StoriesData
 
 
@@ -27,7 +28,7 @@ def test_only_fields_that_name_a_file_are_data_files(tmp_path: Path, monkeypatch
     (tmp_path / "a.tsv").write_text("a\tb\n")
     (tmp_path / "folder").mkdir()
     for data, files in (
-        (PairsData(train="a.tsv", validation="none.tsv", test="folder"), {"train": DataFile.read(Path("a.tsv"))}),
+        (PairsData(train="a.tsv", validation="none.tsv", test="folder"), {"train": entry_of_file(Path("a.tsv"))}),
         (StoriesData(), {}),
     ):
         config = dataclasses.replace(tiny.run_config(), data=data)
@@ -45,25 +46,23 @@ def test_an_origin_is_read_back_equal(tmp_path: Path):
     ("content", "text"),
     [
         (b"a\nb\n", None),
-        (b"a\nc\n", "FILE has other content in 2 lines and 4 bytes"),
-        (b"a\nb\nc\n", "FILE had 2 lines and 4 bytes, has 3 lines and 6 bytes now"),
-        (b"", "FILE had 2 lines and 4 bytes, has 0 lines and 0 bytes now"),
+        (b"a\nc\n", "the file of data.train was 4 bytes, is now other 4 bytes"),
+        (b"a\nb\nc\n", "the file of data.train was 4 bytes, is now 6 bytes"),
+        (b"", "the file of data.train was 4 bytes, is now 0 bytes"),
     ],
 )
 def test_a_changed_file_is_named_with_its_sizes(tmp_path: Path, content, text):
     file = tmp_path / "train.tsv"
     file.write_bytes(b"a\nb\n")
-    before = {"train": DataFile.read(file)}
+    before = {"train": entry_of_file(file)}
     moved = file.rename(tmp_path / "moved.tsv")
     moved.write_bytes(content)
-    expected = [] if text is None else [f"data.train: {text.replace('FILE', str(moved))}"]
-    assert file_changes(before, {"train": DataFile.read(moved)}) == expected
+    assert file_changes(before, {"train": entry_of_file(moved)}) == ([] if text is None else [text])
 
 
 def test_files_that_come_and_go_are_named(tmp_path: Path):
     file = tmp_path / "x"
     file.write_bytes(b"x" * 3_000_000)
-    found = {"train": DataFile.read(file)}
-    assert found["train"].bytes == 3_000_000
-    assert file_changes(found, {}) == [f"data.train: the file {file} is missing"]
-    assert file_changes({}, found) == [f"data.train: {file} is new"]
+    found = {"train": entry_of_file(file)}
+    assert file_changes(found, {}) == ["the file of data.train was 3,000,000 bytes, is now missing"]
+    assert file_changes({}, found) == ["the file of data.train was missing, is now 3,000,000 bytes"]

@@ -124,8 +124,8 @@ def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir,
     path = write(tmp_path / "a.txt")
     data = TextData(train=path)
     made = []
-    once = token_store._make
-    monkeypatch.setattr(token_store, "_make", lambda *given: made.append(1) or once(*given))
+    finish = token_store.StoreWriter.finish
+    monkeypatch.setattr(token_store.StoreWriter, "finish", lambda *given: made.append(1) or finish(*given))
     first = mapped(data)
     assert (
         mapped(dataclasses.replace(data, block_length=9)).codec.source.tokenizer.tokens()

@@ -98,5 +98,5 @@ def test_a_run_on_a_file_on_disk_resumes_exactly(tmp_path, monkeypatch):
         with pytest.raises(UserError, match=message) if message else nullcontext():
             train(given, tmp_path / "parts", quiet=True, resume=True)
     text.write_text(text.read_text().replace("line 3 ", "line 4 "))
-    with pytest.raises(UserError, match=r"the data have changed: data\.train: .* has other content"):
+    with pytest.raises(UserError, match=r"the data have changed: the file of data\.train was .* bytes, is now other"):
         train(config, tmp_path / "parts", quiet=True, resume=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from universal_transformer.cli.output import note
 from universal_transformer.cli.shared_options import Folder, OfRun
 from universal_transformer.errors import UserError
-from universal_transformer.files import show_path, write_json
+from universal_transformer.files import new_folder, show_path, write_json
 
 if TYPE_CHECKING:
     from universal_transformer.interop.graph import Comparison, Exportable
@@ -48,16 +47,9 @@ class Export(OfRun):
         if (folder / CALIBRATION).is_file():
             note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
         model = Exportable(run.model)
-        staging = target.with_name(f".{target.name}.partial")
-        shutil.rmtree(staging, ignore_errors=True)
-        try:
-            staging.mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(target) as staging:
             line = _write(staging, run, model, format=self.format)
-            if target.exists():
-                shutil.rmtree(target)
-            staging.rename(target)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
         print(line)
         print(f"written to {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
         return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import tarfile
 import zlib
@@ -15,21 +14,6 @@ from universal_transformer.files import show, show_path
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 64 * 2**20
 MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether read or not
-
-
-class _Limited:
-    """A stream with a limit of bytes, because a small archive can unpack to any size."""
-
-    def __init__(self, stream: gzip.GzipFile | lzma.LZMAFile, *, limit: int):
-        self.stream = stream
-        self.left = limit
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise tarfile.ReadError("more bytes than allowed")
-        return data
 
 
 def members(
@@ -46,18 +30,18 @@ def members(
     """
     seen: set[str] = set()
     try:
-        with lzma.open(archive) if archive.suffix == ".xz" else gzip.open(archive) as unpacked:
-            stream = _Limited(unpacked, limit=max_archive_bytes)
-            with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]
-                for number, member in enumerate(tar):
-                    if number >= MAX_MEMBERS:
-                        raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
-                    name = member.name.removeprefix("./")
-                    if wanted(name):
-                        if name in seen:
-                            raise tarfile.ReadError(f"{name} is in it twice")
-                        seen.add(name)
-                        yield name, _content(tar, member, limit=max_member_bytes)
+        with tarfile.open(archive, mode="r|*") as tar:
+            for number, member in enumerate(tar):
+                if number >= MAX_MEMBERS:
+                    raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
+                name = member.name.removeprefix("./")
+                if member.offset_data + member.size > max_archive_bytes:  # a small archive can unpack to any size
+                    raise tarfile.ReadError("more bytes than allowed")
+                if wanted(name):
+                    if name in seen:
+                        raise tarfile.ReadError(f"{name} is in it twice")
+                    seen.add(name)
+                    yield name, _content(tar, member, limit=max_member_bytes)
     except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{show_path(archive)}: not the archive expected ({show(str(error), limit=120)})") from error
 

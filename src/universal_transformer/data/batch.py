@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,46 +60,29 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
     assert len(examples) == len(indices)
     padding_id = examples[0].padding_id
     assert all(example.padding_id == padding_id for example in examples), "a batch has one id of padding"
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    has_source = isinstance(sources[0], np.ndarray) or any(sources)
     return Batch(
-        source=_pad_sources([example.source for example in examples], padding_id=padding_id),
-        target=_pad_targets([example.target for example in examples], padding_id=padding_id),
+        source=_padded(sources, padding_id=padding_id) if has_source else None,
+        target=_padded(targets, padding_id=padding_id),
         indices=torch.tensor(indices, dtype=torch.int64),
         padding_id=padding_id,
     )
 
 
-def _pad_sources(sources: list, *, padding_id: int) -> Tensor | None:
-    if isinstance(sources[0], np.ndarray):
-        return _pad_frames(sources)
-    if not any(sources):
-        return None
-    if any(source and isinstance(source[0], tuple) for source in sources):
-        return _pad_facts(sources, padding_id=padding_id)
-    return _pad_rows(sources, padding_id=padding_id)
-
-
-def _pad_targets(targets: list, *, padding_id: int) -> Tensor:
-    if isinstance(targets[0], np.ndarray):
-        return _pad_frames(targets)
-    if isinstance(targets[0], int):
-        return torch.tensor(targets, dtype=torch.int64)
-    return _pad_rows(targets, padding_id=padding_id)
-
-
-def _pad_frames(sides: list) -> Tensor:
-    return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
-
-
-def _pad_rows(rows: list[tuple[int, ...]], *, padding_id: int) -> Int[Tensor, "batch position"]:
-    padded = np.full((len(rows), max(map(len, rows))), padding_id, dtype=np.int64)
-    for row, ids in enumerate(rows):
-        padded[row, : len(ids)] = ids
-    return torch.from_numpy(padded)
-
-
-def _pad_facts(stories: list[tuple[tuple[int, ...], ...]], *, padding_id: int) -> Int[Tensor, "batch facts words"]:
-    num_words = max(len(fact) for story in stories for fact in story)
-    padded = np.full((len(stories), max(map(len, stories)), num_words), padding_id, dtype=np.int64)
-    for row, story in enumerate(stories):
+def _padded(sides: list[Any], *, padding_id: int) -> Tensor:
+    if isinstance(sides[0], np.ndarray):
+        return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
+    if isinstance(sides[0], int):
+        return torch.tensor(sides, dtype=torch.int64)
+    longest = max(map(len, sides))
+    if not any(side and isinstance(side[0], tuple) for side in sides):
+        padded = np.full((len(sides), longest), padding_id, dtype=np.int64)
+        for row, ids in enumerate(sides):
+            padded[row, : len(ids)] = ids
+        return torch.from_numpy(padded)
+    num_words = max(len(fact) for story in sides for fact in story)
+    padded = np.full((len(sides), longest, num_words), padding_id, dtype=np.int64)
+    for row, story in enumerate(sides):
         padded[row, : len(story)] = [fact + (padding_id,) * (num_words - len(fact)) for fact in story]
     return torch.from_numpy(padded)

@@ -1,29 +1,29 @@
 """Data sets on disk: their place, the check of their files, and the download from their official sources.
 
 A download with another SHA-256 than that in the registry (`data.sources`) is refused. Without a hash there, that of
-the first download is written to ``first-seen.sha256`` in the folder of the data set and compared from then on. From an
+the first download is written to ``first-seen.json`` in the folder of the data set and compared from then on. From an
 archive only the files of the registry are extracted, each within a limit of size, to a path that this module chooses.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from universal_transformer.data.archive import members, read_members
 from universal_transformer.data.sources import DATASETS, File
-from universal_transformer.errors import UserError
-from universal_transformer.files import read_bytes, read_lines, set_usual_mode, show, show_path, write_bytes, write_text
+from universal_transformer.errors import UserError, optional
+from universal_transformer.files import read_bytes, read_json, set_usual_mode, show, show_path, write_bytes, write_json
+from universal_transformer.manifest import entry_of, entry_of_file
+from universal_transformer.typed import typed
 
-FIRST_SEEN = "first-seen.sha256"
+FIRST_SEEN = "first-seen.json"
 TIMEOUT = 60  # seconds without an answer
 
 State = Literal["ok", "first seen", "unknown", "changed", "missing"]
@@ -98,8 +98,8 @@ class LocalDataset:
         """The files of the archive, if there is one."""
         if (archive := self._archive) is None:
             return {}
-        found = members(archive.path, {file.path for file in self.dataset.files}.__contains__)
-        return {path: (f"{show_path(archive.path)}: {path}", content) for path, content in found}
+        contents = members(archive.path, {file.path for file in self.dataset.files}.__contains__)
+        return {path: (f"{show_path(archive.path)}: {path}", content) for path, content in contents}
 
     @cached_property
     def _archive(self) -> FileState | None:
@@ -117,7 +117,7 @@ class LocalDataset:
             state = "missing"
         elif expected is None:
             state = "unknown"
-        elif sha256(path) != expected:
+        elif entry_of_file(path).sha256 != expected:
             state = "changed"
         return FileState(path=path, state=state, url=file.url)
 
@@ -127,23 +127,15 @@ class LocalDataset:
 
     @cached_property
     def _first_seen(self) -> dict[str, str]:
-        """Read the recorded hashes, a file in the format of ``sha256sum``."""
-        path, hashes = self.root / FIRST_SEEN, {}
-        for number, line in read_lines(path) if path.is_file() else ():
-            digest, _, name = line.partition("  ")
-            if len(digest) != 64 or not name:
-                raise UserError(
-                    f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file"
-                )
-            hashes[name] = digest
+        path = self.root / FIRST_SEEN
+        hashes: dict[str, str] = typed(read_json(path), dict[str, str], where=show_path(path)) if path.is_file() else {}
         return hashes
 
     def note_first(self, file: File, digest: str, report: Callable[[str], None]) -> None:
         """Record the hash of a file if none was known."""
         if not self.expected(file):
             self._first_seen[file.path] = digest
-            lines = (f"{value}  {key}\n" for key, value in sorted(self._first_seen.items()))
-            write_text(self.root / FIRST_SEEN, "".join(lines))
+            write_json(self.root / FIRST_SEEN, self._first_seen)
             report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
 
 
@@ -155,7 +147,7 @@ def check(name: str, folder: str | Path | None = None) -> list[FileState]:
 
 def overall(states: Sequence[FileState]) -> str:
     """Return the state of a whole data set: "ok", "changed", "missing", "incomplete", or "unknown"."""
-    found = {one.state for one in states}
+    found = {file.state for file in states}
     if "changed" in found:
         return "changed"
     if "missing" in found:
@@ -164,7 +156,7 @@ def overall(states: Sequence[FileState]) -> str:
 
 
 def fetch(
-    name: str, folder: str | Path | None = None, *, report: Callable[[str], None] | None = None
+    name: str, folder: str | Path | None = None, *, report: Callable[[str], None] = lambda _: None
 ) -> list[FileState]:
     """Download the missing files of a data set from its official source, and return `check`.
 
@@ -173,55 +165,43 @@ def fetch(
     where to put the file by hand), a hash that differs, an archive that is not the expected one, and for a file on
     disk that was changed (it is not overwritten).
     """
-    report = report or (lambda _: None)
     local, states = LocalDataset(name, folder), check(name, folder)
     for state in states:
         if state.state == "changed":
             raise UserError(f"{show_path(state.path)}: differs from the published file; move it away to fetch it again")
     missing = [file for file, state in zip(local.dataset.files, states, strict=True) if state.state == "missing"]
     single, packed = [file for file in missing if file.url], [file for file in missing if not file.url]
-    archives = local.dataset.archives if packed else ()
-    by_hand = any((local.root / archive.path).is_file() for archive in archives)
-    for file in [*single, *(() if by_hand else archives)][:1]:
-        _import_pooch(file, local.root)  # before anything is written to disk
+    archive = local.dataset.archive if packed else None
+    by_hand = archive is not None and (local.root / archive.path).is_file()
+    for file in [*single, *([archive] if archive and not by_hand else [])][:1]:
+        _pooch(file, local.root)  # before anything is written to disk
     try:
         local.root.mkdir(parents=True, exist_ok=True)
         for file in single:
             local.note_first(file, _download(file, local.root / file.path, local), report)
             report(f"{file.url} -> {show_path(local.root / file.path)}")
-        if packed:
-            _fetch_members(packed, local, report)
+        if archive:
+            _fetch_members(archive, packed, local, report)
     except _UnreachableError as error:
         place = f"download {error.file.url} by hand and save it as {show_path(local.root / error.file.path)}"
         more = f"; `ut data check {name}` lists {len(missing) - 1} more missing files with their addresses"
-        then = f", then run: ut data fetch {name}" if error.file in archives else more * (len(missing) > 1)
+        then = f", then run: ut data fetch {name}" if error.file == archive else more * (len(missing) > 1)
         raise UserError(f"{error}; {place}{then}") from error
     except OSError as error:
         raise UserError(f"{show_path(local.root)}: cannot be written ({show(error.strerror or str(error))})") from error
     return check(name, folder)
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _import_pooch(file: File, root: Path) -> ModuleType:
-    try:
-        import pooch
-    except ImportError as error:
-        raise UserError(
-            "downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'; without it, save "
-            f"{file.url} as {show_path(root / file.path)}"
-        ) from error
+def _pooch(file: File, root: Path) -> Any:
+    by_hand = f"without it, save {file.url} as {show_path(root / file.path)}"
+    pooch = optional("pooch", needed=f"downloads need a package; {by_hand}", extra="fetch")
     pooch.get_logger().setLevel("WARNING")
     return pooch
 
 
 def _download(file: File, path: Path, local: LocalDataset) -> str:
     """Download to `path`, and return the SHA-256; it is compared with the one that is expected before."""
-    pooch, expected = _import_pooch(file, local.root), local.expected(file)
+    pooch, expected = _pooch(file, local.root), local.expected(file)
     try:
         pooch.retrieve(
             file.url,
@@ -238,50 +218,33 @@ def _download(file: File, path: Path, local: LocalDataset) -> str:
         response.close()  # pooch leaves the connection of a refused request open
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
     set_usual_mode(path)
-    return expected or sha256(path)
+    return expected or entry_of_file(path).sha256
 
 
-def _fetch_members(files: list[File], local: LocalDataset, report: Callable[[str], None]) -> None:
+def _fetch_members(archive: File, files: list[File], local: LocalDataset, report: Callable[[str], None]) -> None:
     """Write the files that are in an archive: one that was put into the folder of the data set by hand, or a download.
 
     Nothing is written unless all of them have the hashes that are expected.
     """
-    failures: list[UserError] = []
-    for archive in local.dataset.archives:
-        try:
-            contents, digest = _members(archive, files, local)
-        except UserError as error:
-            failures.append(error)
-            continue
-        for file in files:
-            path = local.root / file.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, contents[file.path])
-            local.note_first(file, hashlib.sha256(contents[file.path]).hexdigest(), report)
-        report(f"{archive.url} -> {show_path(local.root)}")
-        return local.note_first(archive, digest, report)
-    if all(isinstance(error, _UnreachableError) for error in failures):
-        raise failures[0]
-    raise UserError("; ".join(map(str, failures)))
-
-
-def _members(archive: File, files: list[File], local: LocalDataset) -> tuple[dict[str, bytes], str]:
-    """Return the contents of files by their path, checked, and the hash of the archive."""
-    prefix, place = local.dataset.archive_prefix, local.root / archive.path
+    place, prefix = local.root / archive.path, local.dataset.archive_prefix
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=local.root) as staging:
-        if place.is_file():
-            digest = sha256(place)
-            if archive.sha256 and digest != archive.sha256:
-                raise UserError(
-                    f"{show_path(place)}: SHA-256 {digest}, but {archive.sha256} is expected; delete this file"
-                )
-        else:
+        if not place.is_file():
             place = Path(staging) / place.name
-            digest = _download(archive, place, local)
+            _download(archive, place, local)
+        digest = _checked(entry_of_file(place).sha256, archive.sha256, f"{show_path(place)} (delete it)")
         packed = read_members(place, [prefix + file.path for file in files])
-    contents = {file.path: packed[prefix + file.path] for file in files}
-    for file in files:
-        found, expected = hashlib.sha256(contents[file.path]).hexdigest(), local.expected(file)
-        if expected and found != expected:
-            raise UserError(f"{file.path}: SHA-256 {found}, but {expected} is expected; nothing was kept")
-    return contents, digest
+    contents = [(file, packed[prefix + file.path]) for file in files]
+    digests = [_checked(entry_of(content).sha256, local.expected(file), file.path) for file, content in contents]
+    for (file, content), found in zip(contents, digests, strict=True):
+        path = local.root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+        local.note_first(file, found, report)
+    report(f"{archive.url} -> {show_path(local.root)}")
+    local.note_first(archive, digest, report)
+
+
+def _checked(digest: str, expected: str | None, what: str) -> str:
+    if expected and digest != expected:
+        raise UserError(f"{what}: SHA-256 {digest}, but {expected} is expected; nothing was kept")
+    return digest

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.data.text_table import NO_GROUP, Columns, TextRow
-from universal_transformer.errors import UserError
+from universal_transformer.data.text_table import Columns, TextRow
+from universal_transformer.errors import UserError, optional
 from universal_transformer.files import MAX_LINE, one_line, show, show_path
+from universal_transformer.typed import typed
 
 if TYPE_CHECKING:
     import datasets
@@ -39,7 +40,7 @@ def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of the column "text", numbered by row; a text of several lines is several lines."""
     for number, row in enumerate(_chosen(_open(source, part=part), ["text"], source=source), start=1):
         where = f"{show_path(source)}: row {number}"
-        for text in _text(row["text"], where=where, column="text").split("\n"):
+        for text in typed(row["text"], str, where=where, field="text").split("\n"):
             if len(text) > MAX_LINE or "\0" in text:
                 raise UserError(f"{where}: a line of more than {MAX_LINE:,} characters, or with a NUL character")
             yield number, text.removesuffix("\r")
@@ -49,14 +50,15 @@ def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
     """Yield rows of the two columns, or of the column "translation" (its two languages, in their order)."""
     table = _open(source, part=part)
     translated = columns.first not in table.column_names and "translation" in table.column_names
-    names = [*(["translation"] if translated else columns.names), *[columns.group] * bool(columns.group)]
+    names = ["translation", *columns.read[2:]] if translated else columns.read
     for number, row in enumerate(_chosen(table, names, source=source), start=1):
         where = f"{show_path(source)}: row {number}"
-        pair = row["translation"] if translated else {name: row[name] for name in columns.names}
-        if not isinstance(pair, dict) or len(pair) != 2:
+        pair = row.pop("translation") if translated else {}
+        if translated and (not isinstance(pair, dict) or len(pair) != 2):
             raise UserError(f"{where}: translation is {show(pair)}; expected texts in two languages")
-        first, second = (one_line(_text(text, where=where, column=name)) for name, text in pair.items())
-        yield TextRow(number, first, second, (str(row[columns.group]) or NO_GROUP) if columns.group else "")
+        fields = row | dict(zip(columns.names, pair.values(), strict=False))
+        texts = {name: one_line(text) if isinstance(text, str) else text for name, text in fields.items()}
+        yield TextRow(number, *columns.of_fields(texts, where))
 
 
 def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> datasets.Dataset:
@@ -70,34 +72,22 @@ def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> da
     return table.select_columns(list(names))
 
 
-def _text(value: object, *, where: str, column: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {column} is {show(value)}; expected a text")
-    return value
-
-
 def _open(source: str, *, part: str) -> datasets.Dataset:
     name = source.removeprefix(PREFIX)
-    try:
-        from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
-    except ImportError as error:
-        raise UserError(
-            f"{show_path(source)}: data sets of the hub need the package datasets: "
-            "run pip install 'universal-transformer[hub]'"
-        ) from error
+    library = optional("datasets", needed=f"{show_path(source)}: data sets of the hub need datasets", extra="hub")
     try:
         if Path(name).is_dir():
-            found, split = load_from_disk(name), part
+            found, split = library.load_from_disk(name), part
         else:
             path, config, split = [*name.split(":"), "", ""][:3]
-            found, split = load_dataset(path, config or None), split or part
+            found, split = library.load_dataset(path, config or None), split or part
     except Exception as error:  # of many libraries: network, Arrow, YAML
         raise UserError(f"{show_path(source)}: cannot be loaded ({show(str(error), limit=200)})") from error
-    if isinstance(found, DatasetDict):
+    if isinstance(found, library.DatasetDict):
         if split not in found:
             raise UserError(
                 f"{show_path(source)}: no split {show(split)}; expected one of {', '.join(map(str, found))}"
             )
         found = found[split]
-    assert isinstance(found, Dataset)
-    return found
+    dataset: datasets.Dataset = found
+    return dataset

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, optional, refuse
 from universal_transformer.files import refuse_special, show, show_path
 
 Pixels = NDArray[np.uint8]
@@ -108,33 +108,25 @@ def _opened(path: str | Path) -> Iterator[Any]:
                 yield picture
     except FileNotFoundError:
         raise UserError(f"{name}: no such picture") from None
-    except pillow.DecompressionBombError:
-        raise UserError(
-            f"{name}: a picture of more than {MOST_PIXELS:,} × {MOST_PIXELS:,} pixels; none is read"
-        ) from None
     except UserError:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise UserError(f"{name}: cannot be read ({show(error.strerror)})") from error
+    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
         raise UserError(
             f"{name}: not a whole picture ({show(str(error), limit=80)}); expected {', '.join(FORMATS)}"
         ) from error
 
 
 def _check(picture: Any, *, name: str) -> None:
-    if max(picture.size) > MOST_PIXELS:
-        raise UserError(
-            f"{name}: a picture of {picture.width:,} × {picture.height:,} pixels; at most {MOST_PIXELS:,} × "
-            f"{MOST_PIXELS:,} are read"
-        )
-    if getattr(picture, "is_animated", False):
-        raise UserError(f"{name}: an animated picture; expected a single one")
+    refuse(
+        (
+            max(picture.size) > MOST_PIXELS,
+            f"a picture of {picture.width:,} × {picture.height:,} pixels; expected at most {MOST_PIXELS:,} × "
+            f"{MOST_PIXELS:,}",
+        ),
+        (getattr(picture, "is_animated", False), "an animated picture; expected a single one"),
+        at=name,
+    )
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UserError("pictures need Pillow: run pip install 'universal-transformer[pictures]'") from error
-    return Image
+    return optional("PIL.Image", needed="pictures need Pillow", extra="pictures")

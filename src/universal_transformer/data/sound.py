@@ -21,14 +21,13 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from universal_transformer.data.example import Frames
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, optional, refuse
 from universal_transformer.files import read_bytes, show, show_path
 
 Samples = NDArray[np.float32]
@@ -47,7 +46,6 @@ SILENCE = 1e-4
 """A clip whose peak is lower has no sound: three steps of 16 bits."""
 FLOOR = 1e-4
 """Least energy of a band."""
-MOST_CHUNKS = 1000
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,10 @@ def read_sound(path: str | Path) -> Sound:
 
 def decode_sound(content: bytes, *, where: str) -> Sound:
     """Do what `read_sound` does with the content of a file; messages name it `where`."""
-    stream = io.BytesIO(content)
     soundfile = _library("soundfile")
-    _check_wav_header(stream, size=len(content), where=where)
+    _check_wav_length(content, where=where)
     try:
-        with soundfile.SoundFile(stream) as file:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
             _check_shape(file, where=where)
             numbers = file.read(dtype="float32", always_2d=True)
             stated, rate, channels = file.frames, file.samplerate, file.channels
@@ -114,7 +111,8 @@ def decode_sound(content: bytes, *, where: str) -> Sound:
         samples = numbers.mean(axis=1, dtype=np.float64).astype(np.float32)
         notes.append(f"{where}: the mean of {channels} channels is read")
     if rate != RATE:
-        samples = _resampled(samples, rate)
+        common = math.gcd(rate, RATE)
+        samples = _library("scipy.signal").resample_poly(samples, RATE // common, rate // common)
         notes.append(f"{where}: {rate:,} samples a second are converted to {RATE:,}")
     peak = float(np.abs(samples).max())
     if peak < SILENCE:
@@ -122,43 +120,31 @@ def decode_sound(content: bytes, *, where: str) -> Sound:
     return Sound((samples / peak).astype(np.float32), tuple(notes))
 
 
-def _check_wav_header(stream: io.BytesIO, *, size: int, where: str) -> None:
-    """UserError if a WAV file states more bytes of samples than it has; the stream is at its beginning again."""
-    begin = stream.read(12)
-    order = {b"RIFF": "<", b"RIFX": ">"}.get(begin[:4], "")
-    if order and begin[8:] == b"WAVE":
-        place = len(begin)
-        for _ in range(MOST_CHUNKS):
-            head = stream.read(8)
-            if len(head) < 8:
-                raise UserError(f"{where}: a WAV file without samples; is it cut short?")
-            name, stated = struct.unpack(f"{order}4sI", head)
-            place += 8
-            if name == b"data":
-                if stated > size - place:
-                    raise UserError(
-                        f"{where}: its header states {stated:,} bytes of samples, {size - place:,} follow; is it cut "
-                        "short?"
-                    )
-                break
-            place += stated + stated % 2
-            stream.seek(place)
-        else:
-            raise UserError(f"{where}: more than {MOST_CHUNKS:,} parts before its samples; expected a plain WAV file")
-    stream.seek(0)
+def _check_wav_length(content: bytes, *, where: str) -> None:
+    """UserError if a WAV file states more bytes than it has."""
+    order = {b"RIFF": "<", b"RIFX": ">"}.get(content[:4])
+    if order and len(content) >= 8:
+        stated = 8 + struct.unpack(f"{order}I", content[4:8])[0]
+        if stated > len(content):
+            raise UserError(f"{where}: its header states {stated:,} bytes, it has {len(content):,}; is it cut short?")
 
 
 def _check_shape(file: Any, *, where: str) -> None:
-    if file.format not in FORMATS:
-        raise UserError(f"{where}: a file of format {file.format}; expected WAV or FLAC")
     rate, seconds = file.samplerate, file.frames / max(1, file.samplerate)
-    if not LEAST_RATE <= rate <= MOST_RATE:
-        raise UserError(f"{where}: {rate:,} samples a second; expected {LEAST_RATE:,} to {MOST_RATE:,}")
-    if not SHORTEST <= seconds <= LONGEST:
-        raise UserError(f"{where}: {seconds:,.2f} seconds long; expected {SHORTEST:g} to {LONGEST:g}")
-    if file.frames * file.channels > MOST_NUMBERS:
-        found = f"{file.frames:,} samples of {file.channels} channels"
-        raise UserError(f"{where}: {found}; expected at most {MOST_NUMBERS:,} in all")
+    shape = f"{file.frames:,} samples of {file.channels} channels"
+    refuse(
+        (file.format not in FORMATS, f"a file of format {file.format}; expected WAV or FLAC"),
+        (
+            not LEAST_RATE <= rate <= MOST_RATE,
+            f"{rate:,} samples a second; expected {LEAST_RATE:,} to {MOST_RATE:,}",
+        ),
+        (
+            not SHORTEST <= seconds <= LONGEST,
+            f"{seconds:,.2f} seconds long; expected {SHORTEST:g} to {LONGEST:g}",
+        ),
+        (file.frames * file.channels > MOST_NUMBERS, f"{shape}; expected at most {MOST_NUMBERS:,} in all"),
+        at=where,
+    )
 
 
 def encode_wav(samples: Samples) -> bytes:
@@ -166,13 +152,6 @@ def encode_wav(samples: Samples) -> bytes:
     stream = io.BytesIO()
     _library("soundfile").write(stream, samples, RATE, format="WAV", subtype="PCM_16")
     return stream.getvalue()
-
-
-def _resampled(samples: Samples, rate: int) -> Samples:
-    """Return samples of `RATE` a second, by a polyphase filter."""
-    common = math.gcd(rate, RATE)
-    resampled: Samples = _library("scipy.signal").resample_poly(samples, RATE // common, rate // common)
-    return resampled
 
 
 def log_mel(samples: Samples, *, bands: MelBands = HEARD) -> Frames:
@@ -204,14 +183,5 @@ def transform(bands: MelBands) -> Any:
     return signal.ShortTimeFFT(window, bands.hop, RATE, mfft=bands.fft)
 
 
-def _library(name: str) -> ModuleType:
-    try:
-        if name == "soundfile":
-            import soundfile
-
-            return soundfile
-        import scipy.signal
-
-        return scipy.signal
-    except (ImportError, OSError) as error:  # OSError: libsndfile is missing
-        raise UserError(f"sound needs {name.split('.')[0]}: run pip install 'universal-transformer[sound]'") from error
+def _library(name: str) -> Any:
+    return optional(name, needed=f"sound needs {name.split('.')[0]}", extra="sound")

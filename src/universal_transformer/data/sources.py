@@ -3,7 +3,7 @@
 ``sources.json`` has the entries. A hash in it was taken from a copy of the published file, with one exception: the hash
 of ``babi.tar.gz`` is quoted from projects that downloaded the archive (they name ParlAI's build script as its source).
 Null means that no copy was available: the hash of the first download is recorded, and later downloads are compared
-with it. The second archive of bAbI is at the address that the paper's authors gave, which is reported to be gone.
+with it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Dataset:
     licence: str
     places: tuple[str, ...]
     files: tuple[File, ...]
-    archives: tuple[File, ...] = ()
-    """Archives with the files that have no address of their own. The first that can be downloaded is used."""
+    archive: File | None = None
+    """An archive with the files that have no address of their own."""
     packed: File | None = None
     """An archive that may lie in the place of files, and from which they are read as it is; it has no address."""
     archive_prefix: str = ""
@@ -58,9 +58,8 @@ def _dataset(entry: dict[str, Any]) -> Dataset:
         ]
     for pattern, values in entry.pop("patterns").items():
         files += [File(path=pattern.format(*chosen), sha256=None) for chosen in product(*values)]
-    archives = tuple(File(**archive) for archive in entry.pop("archives"))
-    packed = File(**entry.pop("packed")) if "packed" in entry else None
-    return Dataset(files=tuple(files), archives=archives, packed=packed, places=tuple(entry.pop("places")), **entry)
+    archives: dict[str, Any] = {name: File(**entry.pop(name)) for name in ("archive", "packed") if name in entry}
+    return Dataset(files=tuple(files), places=tuple(entry.pop("places")), **archives, **entry)
 
 
 DATASETS: Mapping[str, Dataset] = {name: _dataset(entry) for name, entry in read_json(REGISTRY).items()}

@@ -7,12 +7,12 @@ two of its keys are the columns, and other keys are ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_LINE, parse_json, read_lines, show, show_path
@@ -36,17 +36,28 @@ class Columns:
     def names(self) -> tuple[str, str]:
         return self.first, self.second
 
+    @property
+    def read(self) -> list[str]:
+        """All columns that are read."""
+        return [*self.names, *[self.group] * bool(self.group)]
+
     def written(self, row: TextRow) -> dict[str, str | list[str]]:
         """Return a row as an object of JSON lines, which `read_table` reads with the columns of `kept`."""
         texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
         fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
         return fields | ({GROUP: row.group} if self.group else {})
 
-    def unwritten(self, fields: Mapping[str, str | list[str]]) -> tuple[str, str, str]:
-        """Undo `written`: return both columns and the group."""
-        texts = fields[self.first]
-        first = texts if isinstance(texts, str) else BETWEEN.join(texts)
-        return first, str(fields[self.second]), str(fields.get(GROUP, ""))
+    def of_fields(self, fields: Any, where: str) -> tuple[str, str, str]:
+        """Return both columns and the group of a row of named columns; UserError if it is none."""
+        expected = f"expected a JSON object with {' and '.join(json.dumps(name) for name in self.read)}"
+        if not isinstance(fields, dict) or not fields.keys() >= {*self.read}:
+            found = f"the keys {show(sorted(fields))}" if isinstance(fields, dict) else show(fields)
+            raise UserError(f"{where}: found {found}; {expected}")
+        first = fields[self.first]
+        parts = first if self.two_texts and isinstance(first, list) and len(first) == 2 else [first]
+        group = (_text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
+        texts = BETWEEN.join(_text(part, self.first, where) for part in parts)
+        return texts, _text(fields[self.second], self.second, where), group
 
     @property
     def kept(self) -> Columns:
@@ -184,21 +195,7 @@ def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]
 
 
 def _split_json(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
-    fields = parse_json(text, where=where)
-    needed = (*columns.names, *([columns.group] if columns.group else []))
-    expected = f"expected a JSON object with {' and '.join(json.dumps(name) for name in needed)}"
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: found {show(fields)}; {expected}")
-    for column in needed:
-        if column not in fields:
-            raise UserError(f"{where}: found the keys {show(sorted(fields))}; {expected}")
-    match fields[columns.first]:
-        case [first, second] if columns.two_texts:
-            texts = BETWEEN.join(_text(one, columns.first, where) for one in (first, second))
-        case found:
-            texts = _text(found, columns.first, where)
-    group = (_text(fields[columns.group], columns.group, where) or NO_GROUP) if columns.group else ""
-    return texts, _text(fields[columns.second], columns.second, where), group
+    return columns.of_fields(parse_json(text, where=where), where)
 
 
 def _text(value: object, column: str, where: str) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -20,10 +19,9 @@ from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 
-from universal_transformer.data.download import sha256
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show_path, sync_folder, write_bytes, write_json
-from universal_transformer.manifest import MANIFEST, FileEntry, check_content, encode_manifest, read_manifest
+from universal_transformer.files import new_folder, read_json, show_path, write_json
+from universal_transformer.manifest import MANIFEST, check_content, read_manifest, seal
 from universal_transformer.typed import typed
 
 INDEX = "index.json"
@@ -89,14 +87,12 @@ class StoreWriter:
         """Write index and manifest; every file is on the disk afterwards."""
         self.close()
         write_json(folder / INDEX, asdict(self.index))
-        entries = {path.name: _sync(path) for path in sorted(folder.iterdir())}
-        write_bytes(folder / MANIFEST, encode_manifest(entries))
+        seal(folder)
 
     def close(self) -> None:
         """Close all files."""
-        with ExitStack() as stack:
-            for file in self._files.values():
-                stack.callback(file.close)
+        for file in self._files.values():
+            file.close()
 
 
 def smallest_kind(size: int) -> Kind:
@@ -114,9 +110,14 @@ def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStor
     parent = folder.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with _locked(parent / LOCK):
+        with (parent / LOCK).open("a") as lock:  # closing it ends the lock
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
-                _make(folder, make)
+                for left in parent.glob(".*.partial"):  # of a killed process: the lock is ours
+                    shutil.rmtree(left)
+                with new_folder(folder) as staging, closing(StoreWriter(staging)) as writer:
+                    make(writer)
+                    writer.finish(staging)
                 _remove_others(folder)
             os.utime(folder)
     except OSError as error:
@@ -127,36 +128,10 @@ def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStor
     return open_store(folder)
 
 
-def _make(folder: Path, make: Callable[[StoreWriter], None]) -> None:
-    for left in folder.parent.glob(".*.partial"):  # of a killed process: the lock is ours
-        shutil.rmtree(left)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    writer = StoreWriter(staging)
-    try:
-        make(writer)
-        writer.finish(staging)
-        staging.rename(folder)
-    except BaseException:
-        writer.close()
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
-    sync_folder(folder.parent)
-
-
 def _remove_others(folder: Path) -> None:
     stores = [path.parent for path in folder.parent.glob(f"*/{MANIFEST}") if path.parent != folder]
     for old in sorted(stores, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT - 1 :]:
         shutil.rmtree(old)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def open_store(folder: Path) -> TokenStore:
@@ -174,10 +149,3 @@ def _mapped(path: Path, kind: Kind) -> np.ndarray:
     if not path.stat().st_size:
         return np.empty(0, dtype=kind)  # an empty file cannot be mapped
     return np.memmap(path, dtype=kind, mode="r")
-
-
-def _sync(path: Path) -> FileEntry:
-    """Wait until the disk has a file; return its entry in the manifest."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-    return FileEntry(sha256=sha256(path), bytes=path.stat().st_size)

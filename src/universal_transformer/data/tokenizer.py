@@ -26,13 +26,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from universal_transformer.data.example import PADDING
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError
 from universal_transformer.files import show, write_bytes
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ WORDS = r" ?[^\W_]+| ?[^\w\s]| ?_|\s"
 UNKNOWN_TOKEN = f"^{SPECIAL[UNKNOWN]}$"
 MAX_VOCABULARY = 1_000_000
 MAX_TOKEN = 256  # characters: a longer "word" is a file of the wrong kind
-NUM_BYTES = 256
 
 
 def until_end(ids: Sequence[int], *, end_id: int = END) -> Sequence[int]:
@@ -67,26 +66,12 @@ def until_end(ids: Sequence[int], *, end_id: int = END) -> Sequence[int]:
     return ids[: list(ids).index(end_id)] if end_id in ids else ids
 
 
-@runtime_checkable
-class Encoding(Protocol):
-    """An encoded text."""
+class Encoded(NamedTuple):
+    """An encoded text, as far as a `tokenizers.Encoding` is used here."""
 
-    @property
-    def ids(self) -> list[int]: ...
-    @property
-    def offsets(self) -> list[tuple[int, int]]:
-        """The first character of each token in the text, and the next after its last."""
-
-
-@runtime_checkable
-class Rules(Protocol):
-    """The methods of `tokenizers.Tokenizer` that are used here."""
-
-    def encode(self, text: str, /, *, add_special_tokens: bool) -> Encoding: ...
-    def encode_batch(self, texts: list[str], /, *, add_special_tokens: bool) -> Sequence[Encoding]: ...
-    def decode(self, ids: list[int], /, *, skip_special_tokens: bool) -> str: ...
-    def id_to_token(self, index: int, /) -> str | None: ...
-    def get_vocab(self) -> dict[str, int]: ...
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    """The first character of each token in the text, and the next after its last."""
 
 
 class Tokenizer:
@@ -94,12 +79,15 @@ class Tokenizer:
 
     suffix = ".json"
     """Ending of the name of a saved one."""
+    by_character = False
+    """Whether each character is a token, as it is written."""
+    _bytes = False
+    """Whether the vocabulary has bytes, written as letters."""
 
-    def __init__(self, rules: Rules, *, special: Sequence[int], content: bytes) -> None:
-        self._rules, self._content = rules, content
+    def __init__(self, library: Any, *, special: Sequence[int], size: int, content: bytes) -> None:
+        self._library, self._size, self._content = library, size, content
         self.padding_id, self.start_id, self.end_id, self.unknown_id = special
         self._not_text = frozenset(special) - {self.unknown_id}
-        self._size = 1 + max(rules.get_vocab().values())
 
     @classmethod
     def of_library(cls, library: tokenizers.Tokenizer, *, unknown: str | None = None) -> Tokenizer:
@@ -113,7 +101,12 @@ class Tokenizer:
         library.add_special_tokens(names)
         library.encode_special_tokens = True
         ids, content = library.get_vocab(), library.to_str(pretty=True).encode()
-        return cls(library, special=[ids[name] for name in names], content=content)
+        tokenizer = cls(library, special=[ids[name] for name in names], size=1 + max(ids.values()), content=content)
+        fields = json.loads(content)
+        cut = (fields["pre_tokenizer"] or {}).get("pattern")
+        tokenizer.by_character = cut == {"Regex": CHARACTER} and not fields["normalizer"]
+        tokenizer._bytes = '"ByteLevel"' in json.dumps(fields["decoder"])
+        return tokenizer
 
     @classmethod
     def train(
@@ -131,9 +124,7 @@ class Tokenizer:
         Tokens that occur less than `least_count` times are left out: 2 makes some of the training text unknown, so that
         a model learns what an unknown word is. The tokens of the text `always` are added if `texts` do not give them,
         also to a vocabulary of full size. Both do not change ``bpe``.
-        ``bpe`` starts from the 256 bytes, so its least size is 260.
         """
-        check_tokenizer(kind, vocabulary_size)
         from tokenizers import pre_tokenizers, trainers
 
         rules = _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=())
@@ -161,9 +152,10 @@ class Tokenizer:
         """Return the ids of `text`, without start or end."""
         return self._encoding(text).ids
 
-    def _encoding(self, text: str) -> Encoding:
+    def _encoding(self, text: str) -> Encoded | tokenizers.Encoding:
         try:
-            return self._rules.encode(text, add_special_tokens=False)
+            encoding: tokenizers.Encoding = self._library.encode(text, add_special_tokens=False)
+            return encoding
         except TypeError as error:  # the library raises it for a str that is not Unicode
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
 
@@ -173,7 +165,7 @@ class Tokenizer:
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each of `texts`, on all cores."""
-        return [encoding.ids for encoding in self._rules.encode_batch(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in self._library.encode_batch(list(texts), add_special_tokens=False)]
 
     def encode_lines(self, lines: Sequence[str]) -> NDArray[np.int32]:
         """Return the ids of lines, which have no line feed, as one array with the end id after each of them."""
@@ -184,17 +176,10 @@ class Tokenizer:
         return np.fromiter(ids, dtype=np.int32)
 
     @cached_property
-    def by_character(self) -> bool:
-        """Whether each character is a token, as it is written."""
-        fields = json.loads(self._content) if self.suffix == Tokenizer.suffix else {}
-        cut = (fields.get("pre_tokenizer") or {}).get("pattern")
-        return cut == {"Regex": CHARACTER} and not fields["normalizer"]
-
-    @cached_property
     def _ids_of_characters(self) -> NDArray[np.int32]:
         """The id of each character by its number, and the end id for a line feed: 60 times as fast as the library."""
         ids = np.full(sys.maxunicode + 1, self.unknown_id, dtype=np.int32)
-        for token, index in self._rules.get_vocab().items():
+        for token, index in self._library.get_vocab().items():
             if len(token) == 1:
                 ids[ord(token)] = index
         ids[ord("\n")] = self.end_id
@@ -202,7 +187,13 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without padding, start and end; the unknown id gives the name of its token."""
-        return self._rules.decode([index for index in ids if index not in self._not_text], skip_special_tokens=False)
+        return self._text([index for index in ids if index not in self._not_text])
+
+    def _text(self, ids: list[int]) -> str:
+        return str(self._library.decode(ids, skip_special_tokens=False))
+
+    def _token(self, index: int) -> str:
+        return self._library.id_to_token(index) or f"<{index}>"
 
     def unknown(self, text: str) -> tuple[str, ...]:
         """Return the parts of `text` that are encoded as unknown, in their order, each once."""
@@ -213,19 +204,12 @@ class Tokenizer:
 
     def tokens(self) -> list[str]:
         """Return the token of every id as the vocabulary has it: different ids have different tokens."""
-        return [self._rules.id_to_token(index) or f"<{index}>" for index in range(len(self))]
+        return list(map(self._token, range(len(self))))
 
     def piece(self, index: int) -> str:
         """Return one token with its blanks visible, as ``▁``."""
-        token = self._rules.id_to_token(index) or f"<{index}>"
-        if self._bytes and index not in self._not_text:
-            token = self._rules.decode([index], skip_special_tokens=False)
-        return token.replace(BLANK, "▁")
-
-    @cached_property
-    def _bytes(self) -> bool:
-        """Whether the vocabulary has bytes, written as letters."""
-        return self.suffix == Tokenizer.suffix and '"ByteLevel"' in json.dumps(json.loads(self._content)["decoder"])
+        as_text = self._bytes and index not in self._not_text
+        return (self._text([index]) if as_text else self._token(index)).replace(BLANK, "▁")
 
     def label(self, index: int) -> str:
         """Return one token as a label of a plot: its name if special, ``␣`` for a blank."""
@@ -247,16 +231,6 @@ class Tokenizer:
         `tokenizer_files.saved_tokenizer` reads it.
         """
         write_bytes(path.with_suffix(self.suffix), self._content)
-
-
-def check_tokenizer(kind: str, vocabulary_size: int) -> None:
-    """Raise `UserError` for an unknown kind, or a size that the kind cannot have."""
-    if kind not in KINDS:
-        raise UserError(f"--data.tokenizer {show(kind)}: expected one of {', '.join(KINDS)}{suggestion(kind, KINDS)}")
-    least = len(SPECIAL) + (NUM_BYTES if kind == "bpe" else 1)
-    if not least <= vocabulary_size <= MAX_VOCABULARY:
-        allowed = f"{least} to {MAX_VOCABULARY:,} for {kind} tokens"
-        raise UserError(f"--data.vocabulary-size {vocabulary_size}: expected {allowed}")
 
 
 def _rules(vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,10 @@ from universal_transformer.data.tokenizer import (
     UNKNOWN_TOKEN,
     WHITE,
     WORDS,
+    Encoded,
     Tokenizer,
-    check_tokenizer,
 )
-from universal_transformer.errors import UserError, suggestion
+from universal_transformer.errors import UserError, optional, refuse, suggestion
 from universal_transformer.files import parse_json, read_bytes, show, show_path
 
 if TYPE_CHECKING:
@@ -37,21 +36,13 @@ if TYPE_CHECKING:
 
 SENTENCEPIECE = ".model"
 ENDINGS = (Tokenizer.suffix, SENTENCEPIECE)
-COMPONENTS = {
-    "model": {"BPE", "Unigram", "WordLevel", "WordPiece"},
-    "normalizer": {
-        *("Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer", "Strip", "StripAccents"),
-        *("Prepend", "Replace", "Nmt"),
-    },
-    "pre_tokenizer": {
-        *("Sequence", "ByteLevel", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits", "Metaspace", "Split"),
-        *("BertPreTokenizer", "CharDelimiterSplit"),
-    },
-    "decoder": {
-        *("Sequence", "ByteLevel", "WordPiece", "Metaspace", "BPEDecoder", "Fuse", "Strip", "Replace", "ByteFallback"),
-    },
-}
-"""Section of a ``tokenizer.json`` -> types that are accepted in it."""
+COMPONENTS = (
+    *("BPE", "Unigram", "WordLevel", "WordPiece", "BPEDecoder", "ByteLevel", "Metaspace", "ByteFallback", "Fuse"),
+    *("Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer", "Strip", "StripAccents", "Prepend"),
+    *("Replace", "Nmt", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits", "Split", "BertPreTokenizer"),
+    "CharDelimiterSplit",
+)
+"""Types of models, normalizers, pre-tokenizers and decoders that are accepted."""
 REGEXES = {
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
     *(
@@ -67,28 +58,36 @@ REGEXES = {
 """Regular expressions of GPT-4, Llama 3, Qwen 2 and GPT-2, that of runs of blanks, and those of the kinds of this
 program.
 """
+NUM_BYTES = 256
 NEAR = 8
 """A part of a text is looked for among so many characters after the part before it."""
 
 
 def check_choice(choice: str, vocabulary_size: int, *, lower_case: bool) -> None:
-    """Raise `UserError` for what is neither a kind of tokenizer nor the name of a tokenizer file."""
-    if not choice.endswith(ENDINGS):
-        if choice not in KINDS:
-            raise UserError(
-                f"--data.tokenizer {show(choice)}: expected one of {', '.join(KINDS)}{suggestion(choice, KINDS)}, or "
-                "a file: tokenizer.json of Hugging Face, or a .model of SentencePiece"
-            )
-        check_tokenizer(choice, vocabulary_size)
-    elif lower_case:
-        raise UserError(f"--data.lower-case: the tokenizer file {show_path(choice)} decides that; leave it out")
+    """UserError for what is neither a kind of tokenizer nor a tokenizer file, or a size that the kind cannot have."""
+    least = len(SPECIAL) + (NUM_BYTES if choice == "bpe" else 1)
+    named = choice.endswith(ENDINGS)
+    refuse(
+        (
+            not named and choice not in KINDS,
+            f"--data.tokenizer {show(choice)}: expected one of {', '.join(KINDS)}{suggestion(choice, KINDS)}, or "
+            "a file: tokenizer.json of Hugging Face, or a .model of SentencePiece",
+        ),
+        (
+            not named and not least <= vocabulary_size <= MAX_VOCABULARY,
+            f"--data.vocabulary-size {vocabulary_size}: expected {least} to {MAX_VOCABULARY:,} for {choice} tokens",
+        ),
+        (
+            named and lower_case,
+            f"--data.lower-case: the tokenizer file {show_path(choice)} decides that; leave it out",
+        ),
+    )
 
 
 def make_tokenizer(choice: str, texts: Iterable[str], *, vocabulary_size: int, lower_case: bool) -> Tokenizer:
     """Learn a tokenizer of a kind from `texts`, or load the file that `choice` names."""
-    for kind in KINDS:
-        if kind == choice:
-            return Tokenizer.train(texts, kind=kind, vocabulary_size=vocabulary_size, lower_case=lower_case)
+    if kind := next((kind for kind in KINDS if kind == choice), None):
+        return Tokenizer.train(texts, kind=kind, vocabulary_size=vocabulary_size, lower_case=lower_case)
     return load_file(Path(choice))
 
 
@@ -126,8 +125,7 @@ def _of_fields(fields: dict[str, Any], name: str) -> Tokenizer:
     library: tokenizers.Tokenizer
     library = _guarded(lambda: Library.from_str(plain), f"{name}: not a tokenizer.json of Hugging Face")
     ids, model = library.get_vocab().values(), fields["model"]
-    if not ids or max(ids) >= MAX_VOCABULARY:
-        raise UserError(f"{name}: a vocabulary of {len(ids):,} tokens; expected 1 to {MAX_VOCABULARY:,}")
+    _check_size(len(ids), max(ids, default=-1) + 1, name)
     unknown = model.get("unk_token")
     if isinstance(number := model.get("unk_id"), int):
         unknown = library.id_to_token(number)
@@ -150,97 +148,74 @@ class SentencePieceTokenizer(Tokenizer):
     suffix = SENTENCEPIECE
 
     def __init__(self, data: bytes, *, name: str) -> None:
-        rules = SentencePieceRules(data, name)
-        super().__init__(rules, special=rules.special, content=data)
+        package = optional("sentencepiece", needed=f"{name}: a SentencePiece model", extra="sentencepiece")
+        library = package.SentencePieceProcessor()
+        _guarded(lambda: library.LoadFromSerializedProto(data), f"{name}: not a SentencePiece model")
+        size = int(library.GetPieceSize())
+        _check_size(size, size, name)
+        given = dict(
+            zip(SPECIAL, (library.pad_id(), library.bos_id(), library.eos_id(), library.unk_id()), strict=True)
+        )
+        added = [token for token, index in given.items() if index < 0]
+        special = [size + added.index(token) if index < 0 else int(index) for token, index in given.items()]
+        self._tokens = [*map(str, map(library.IdToPiece, range(size))), *added]
+        super().__init__(library, special=special, size=len(self._tokens), content=data)
 
-
-@dataclass(frozen=True)
-class _Encoding:
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-
-
-class SentencePieceRules:
-    """The `data.tokenizer.Rules` of the library of SentencePiece."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        try:
-            from sentencepiece import SentencePieceProcessor
-        except ImportError as error:
-            raise UserError(
-                f"{name}: a SentencePiece model needs the package sentencepiece: "
-                "run pip install 'universal-transformer[sentencepiece]'"
-            ) from error
-        self._library = SentencePieceProcessor()
-        _guarded(lambda: self._library.LoadFromSerializedProto(data), f"{name}: not a SentencePiece model")
-        self._size = int(self._library.GetPieceSize())
-        if not 0 < self._size <= MAX_VOCABULARY:
-            raise UserError(f"{name}: a vocabulary of {self._size:,} tokens; expected 1 to {MAX_VOCABULARY:,}")
-        library = self._library
-        given = (library.pad_id(), library.bos_id(), library.eos_id(), library.unk_id())
-        self._added = [token for token, index in zip(SPECIAL, given, strict=True) if index < 0]
-        self.special = [
-            self._size + self._added.index(token) if index < 0 else int(index)
-            for token, index in zip(SPECIAL, given, strict=True)
-        ]
-
-    def encode(self, text: str, /, *, add_special_tokens: bool) -> _Encoding:
+    def _encoding(self, text: str) -> Encoded:
         """Return ids with the characters of each; none for a token that the file has rewritten."""
         if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise TypeError("not Unicode")
-        assert not add_special_tokens
+            raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters")
         offsets, place = [], 0
         for piece in self._library.EncodeAsPieces(text):
             part = piece.replace("▁", BLANK).strip(BLANK)
             first = text.find(part, place, place + len(part) + NEAR)
             offsets.append((first, first + len(part)) if first >= 0 else (place, place))
             place = offsets[-1][1]
-        return _Encoding(list(self._library.EncodeAsIds(text)), offsets)
+        return Encoded(list(self._library.EncodeAsIds(text)), offsets)
 
-    def encode_batch(self, texts: list[str], /, *, add_special_tokens: bool) -> list[_Encoding]:
-        return [self.encode(text, add_special_tokens=add_special_tokens) for text in texts]
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        return list(map(self.encode, texts))
 
-    def decode(self, ids: list[int], /, *, skip_special_tokens: bool) -> str:
-        assert not skip_special_tokens
+    def _text(self, ids: list[int]) -> str:
         return str(self._library.DecodeIds(ids))
 
-    def id_to_token(self, index: int, /) -> str:
-        return self._added[index - self._size] if index >= self._size else str(self._library.IdToPiece(index))
+    def _token(self, index: int) -> str:
+        return self._tokens[index]
 
-    def get_vocab(self) -> dict[str, int]:
-        return {self.id_to_token(index): index for index in range(self._size + len(self._added))}
+
+def _check_size(count: int, size: int, name: str) -> None:
+    if not 0 < size <= MAX_VOCABULARY:
+        raise UserError(f"{name}: a vocabulary of {count:,} tokens; expected 1 to {MAX_VOCABULARY:,}")
 
 
 def _check(fields: Any, name: str) -> None:
-    if not isinstance(fields, dict) or not isinstance(fields.get("model"), dict):
+    model = fields.get("model") if isinstance(fields, dict) else None
+    if not isinstance(model, dict):
         raise UserError(f'{name}: found {show(fields)}; expected a tokenizer.json with a section "model"')
-    for section in ("padding", "truncation"):
-        if fields.get(section) is not None:
-            raise UserError(f'{name}: a section "{section}"; expected none: set it to null in a copy of the file')
-    model = fields["model"]
-    if model.get("dropout"):
-        raise UserError(
-            f"{name}: model.dropout is {show(model['dropout'])}; expected null: encoding must not be random"
-        )
+    refuse(
+        *(
+            (fields.get(section), f'a section "{section}"; expected none: set it to null in a copy of the file')
+            for section in ("padding", "truncation")
+        ),
+        (
+            model.get("dropout"),
+            f"model.dropout is {show(model.get('dropout'))}; expected null: encoding must not be random",
+        ),
+        at=name,
+    )
     # some versions of the library `tokenizers` leave the type of the model out
-    types = {"model": [model.get("type", "BPE")]} | {
-        section: list(_types(fields.get(section), f"{name}: {section}")) for section in COMPONENTS if section != "model"
-    }
-    for section, named in types.items():
-        for kind in named:
-            if kind not in COMPONENTS[section]:
-                raise UserError(
-                    f"{name}: {section} of type {show(kind)}; expected one of {', '.join(sorted(COMPONENTS[section]))}"
-                )
+    _check_component({"type": model.get("type", "BPE")}, f"{name}: model")
+    for section in ("normalizer", "pre_tokenizer", "decoder"):
+        if fields.get(section) is not None:
+            _check_component(fields[section], f"{name}: {section}")
 
 
-def _types(component: Any, where: str) -> Iterator[object]:
-    """Yield the type of a component and of those in it; a regular expression that is not known is a UserError."""
-    if component is None:
-        return
-    if not isinstance(component, dict) or not isinstance(component.get("type"), str):
+def _check_component(component: Any, where: str) -> None:
+    """UserError unless the type of a component and of those in it, and its regular expression, are known."""
+    if not isinstance(component, dict):
         raise UserError(f"{where} is {show(component)}; expected an object with a type")
-    yield component["type"]
+    if component.get("type") not in COMPONENTS:
+        raise UserError(f"{where} of type {show(component.get('type'))}; expected one of {', '.join(COMPONENTS)}")
     match component.get("pattern"):
         case None | {"String": str()}:
             pass
@@ -252,10 +227,8 @@ def _types(component: Any, where: str) -> Iterator[object]:
             )
     for inside in ("normalizers", "pretokenizers", "decoders"):
         children = component.get(inside, [])
-        if not isinstance(children, list):
-            raise UserError(f"{where}.{inside} is {show(children)}; expected a list")
-        for child in children:
-            yield from _types(child, where)
+        for child in children if isinstance(children, list) else [children]:
+            _check_component(child, where)
 
 
 def _guarded(load: Any, message: str) -> Any:

@@ -1,7 +1,6 @@
 """Checkpoints, written completely or not at all: tensors as safetensors, scalars as JSON, a SHA-256 of every file.
 
-A save writes a temporary folder next to the target, syncs it, reads it back, renames it, syncs the parent, and only
-then deletes older checkpoints. Loading accepts only files that agree with the manifest, and so checks nothing else.
+Loading accepts only files that agree with the manifest, and so checks nothing else.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any
 import safetensors.torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import decode_json, encode_json, show_path, sync_folder, write_synced
-from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_listed, read_manifest
+from universal_transformer.files import decode_json, encode_json, new_folder, show_path
+from universal_transformer.manifest import MANIFEST, entry_of, read_listed, read_manifest, seal
 from universal_transformer.training.display import Tensors
 
 NAME = re.compile(r"[0-9]{9}-[0-9]{6}")
@@ -45,27 +44,21 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
     Raises UserError when the disk cannot store it; earlier checkpoints stay unchanged.
     """
     assert NAME.fullmatch(name)
-    staging, target = folder / f".{name}.partial", folder / name
+    target = folder / name
+    files = {
+        f"{part}.safetensors": safetensors.torch.save({key: tensor.contiguous() for key, tensor in tensors.items()})
+        for part, tensors in checkpoint.tensors.items()
+    }
+    files[STATE] = encode_json(checkpoint.state)
     try:
         folder.mkdir(exist_ok=True)
         remove_partial(folder)
-        staging.mkdir()
-        files = {
-            f"{part}.safetensors": safetensors.torch.save({key: tensor.contiguous() for key, tensor in tensors.items()})
-            for part, tensors in checkpoint.tensors.items()
-        }
-        files[STATE] = encode_json(checkpoint.state)
-        files[MANIFEST] = encode_manifest({file: entry_of(data) for file, data in files.items()})
-        for file, data in files.items():
-            write_synced(staging / file, data)
-        sync_folder(staging)
-        for file, data in files.items():
-            if (staging / file).read_bytes() != data:
-                raise OSError(0, f"{file} is not read back as it was written")
-        staging.rename(target)
-        sync_folder(folder)
+        with new_folder(target) as staging:
+            for file, data in files.items():
+                (staging / file).write_bytes(data)
+            if seal(staging) != {file: entry_of(data) for file, data in files.items()}:
+                raise OSError(0, "it is not read back as it was written")
     except OSError as error:
-        shutil.rmtree(staging, ignore_errors=True)
         raise UserError(
             f"{target}: the checkpoint could not be saved: {error.strerror}; earlier ones are unchanged"
         ) from error
@@ -94,7 +87,7 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             f"checkpoint {path} is damaged ({why}): using the previous checkpoint" for path, why in damaged.items()
         ]
     reasons = [f"{path.name} ({why})" for path, why in damaged.items()]
-    reasons += sorted(path.name for path in _folders(folder) if SET_ASIDE.fullmatch(path.name))
+    reasons += sorted(path.name for path in _folders(folder, SET_ASIDE))
     if reasons:
         raise UserError(
             f"{show_path(folder)}: no checkpoint is intact; damaged are {', '.join(reasons)}; "
@@ -105,9 +98,8 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 def remove_partial(folder: Path) -> None:
     """Delete the temporary folders of interrupted saves."""
-    for path in _folders(folder):
-        if PARTIAL.fullmatch(path.name):
-            shutil.rmtree(path)
+    for path in _folders(folder, PARTIAL):
+        shutil.rmtree(path)
 
 
 def newest(folder: Path) -> str | None:
@@ -129,9 +121,10 @@ def _load(path: Path) -> Checkpoint:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted((path for path in _folders(folder) if NAME.fullmatch(path.name)), reverse=True)
+    return sorted(_folders(folder, NAME), reverse=True)
 
 
-def _folders(folder: Path) -> list[Path]:
-    """Return the folders in `folder`; a link to one is not ours."""
-    return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()] if folder.exists() else []
+def _folders(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """Return the folders of such names in `folder`; a link to one is not ours."""
+    paths = [path for path in folder.iterdir() if name.fullmatch(path.name)] if folder.exists() else []
+    return [path for path in paths if path.is_dir() and not path.is_symlink()]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import quoted, show_path, sync_folder, write_bytes, write_synced, write_text
-from universal_transformer.manifest import MANIFEST, MODEL, encode_manifest, entry_of
+from universal_transformer.files import new_folder, quoted, show_path, write_text
+from universal_transformer.manifest import MODEL, seal
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import HeldOut, held_out_file
 
@@ -32,13 +32,12 @@ LOCK = ".lock"
 """What the files and folders of a run are called."""
 REPORTS = (REPORT, "report-*.json", "report.html")
 """Files that evaluating and plotting write about the model in the folder."""
-NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
-"""The folder of a model that is being written, and the one before while it is replaced."""
-NEW_HELD_OUT = f".{HELD_OUT}.partial"
 STAGED = re.compile(
     r"\.((config|baseline|calibration)\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
 )
 """Names of temporary files of a run folder, which `files.write_bytes` gives."""
+STAGED_FOLDER = re.compile(rf"\.({MODEL}|{HELD_OUT})(\.old)?\.partial")
+"""Names of its temporary folders, which `files.new_folder` gives."""
 
 
 def is_empty(folder: Path) -> bool:
@@ -69,37 +68,31 @@ def claimed(folder: Path) -> Iterator[None]:
 
 def _clean(folder: Path) -> None:
     """Delete what a killed save left, under names that only saves give; an earlier model gets its name back."""
-    old = folder / OLD_MODEL
+    old = folder / f".{MODEL}.old.partial"
     if old.is_dir() and not (folder / MODEL).exists():
         old.rename(folder / MODEL)
     for path in folder.iterdir():
-        if path.name in (NEW_MODEL, OLD_MODEL, NEW_HELD_OUT):
+        if STAGED_FOLDER.fullmatch(path.name):
             shutil.rmtree(path)
         elif STAGED.fullmatch(path.name):
             path.unlink()
 
 
 def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
-    """Write `folder`/model, with a manifest, next to the old one, delete reports on the old one, and replace it.
+    """Write `folder`/model, with a manifest; reports on an earlier one are deleted when it is whole.
 
-    Raises UserError when the disk cannot store it; the earlier model and its reports are unchanged then.
+    Raises UserError when the disk cannot store it; the earlier model is unchanged then.
     """
-    target, staging, old = folder / MODEL, folder / NEW_MODEL, folder / OLD_MODEL
-    for path in (staging, old):
-        shutil.rmtree(path, ignore_errors=True)
+    target = folder / MODEL
     try:
-        staging.mkdir()
-        model.save_pretrained(staging)
-        codec.save(staging)
-        entries = {}
-        for path in sorted(staging.iterdir()):
-            data = path.read_bytes()
-            write_synced(path, data)
-            entries[path.name] = entry_of(data)
-        write_bytes(staging / MANIFEST, encode_manifest(entries))
-        _replace_model(folder)
+        with new_folder(target) as staging:
+            model.save_pretrained(staging)
+            codec.save(staging)
+            seal(staging)
+            for pattern in REPORTS:
+                for stale in folder.glob(pattern):
+                    stale.unlink()
     except OSError as error:
-        shutil.rmtree(staging, ignore_errors=True)
         raise UserError(
             f"{show_path(target)}: the model could not be saved: {error.strerror or error}; the last checkpoint has "
             f"its weights: free some space, then: ut train --resume {quoted(folder)}"
@@ -107,33 +100,12 @@ def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
     return target
 
 
-def _replace_model(folder: Path) -> None:
-    target, staging, old = folder / MODEL, folder / NEW_MODEL, folder / OLD_MODEL
-    for pattern in REPORTS:
-        for stale in folder.glob(pattern):
-            stale.unlink()
-    if target.exists():
-        target.rename(old)
-    try:
-        staging.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    sync_folder(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def keep_held_out(folder: Path, rows: HeldOut) -> None:
     """Write the rows that were held out of the training file, unless the folder has them already."""
     target = folder / HELD_OUT
     if not rows or target.is_dir():
         return
-    staging = folder / NEW_HELD_OUT
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
-    for part, found in rows.items():
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in found)
-        write_text(held_out_file(staging, part), "".join(lines))
-    staging.rename(target)
-    sync_folder(folder)
+    with new_folder(target) as staging:
+        for part, found in rows.items():
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+            write_text(held_out_file(staging, part), "".join(lines))

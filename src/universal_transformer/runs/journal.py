@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import parse_json, show, show_path, try_lines, write_text
+from universal_transformer.files import parse_json, read_lines, show_path, write_json, write_text
 from universal_transformer.manifest import MODEL
 from universal_transformer.runs import checkpoint as checkpoints
-from universal_transformer.runs.folder import CHECKPOINTS, METRICS, TENSORBOARD
+from universal_transformer.runs.folder import CHECKPOINTS, CONFIG, METRICS, TENSORBOARD
 from universal_transformer.runs.resume import RunOrigin
 from universal_transformer.training.display import Display, Tensors, Value
 from universal_transformer.training.run import Journal, RunState
@@ -26,34 +26,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     UserError, naming the line, for anything else that `RunJournal` does not write.
     """
-    lines: list[dict[str, Any]] = []
-    incomplete: UserError | None = None
-    for number, text in try_lines(path) if path.stat().st_size else ():
-        if incomplete is not None:
-            raise incomplete
-        try:
-            lines.append(_metrics_line(text, where=f"{show_path(path)}:{number}"))
-        except UserError as error:
-            if isinstance(text, UserError) or not text.startswith("{") or text.endswith("}"):
-                raise
-            incomplete = error
+    texts = list(read_lines(path)) if path.stat().st_size else []
+    if texts and texts[-1][1].startswith("{") and not texts[-1][1].endswith("}"):
+        del texts[-1]
+    lines = []
+    for number, text in texts:
+        where = f"{show_path(path)}:{number}"
+        line = typed(parse_json(text, where=where), dict[str, Any], where=where)
+        for name, hint in (("event", str), ("update", Count), ("seconds", NonNegative)):
+            typed(line.get(name), hint, where=where, field=name)
+        lines.append(line)
     return lines
-
-
-def _metrics_line(text: str | UserError, *, where: str) -> dict[str, Any]:
-    if isinstance(text, UserError):
-        raise text
-    line = parse_json(text, where=where)
-    if not isinstance(line, dict):
-        raise UserError(f"{where}: found {show(line)}; expected a JSON object, as training writes it")
-    for name, hint in (("event", str), ("update", Count), ("seconds", NonNegative)):
-        if name not in line:
-            raise UserError(f'{where}: no "{name}" in {show(line)}; expected a line as training writes it')
-        typed(line[name], hint, where=where, field=name)
-    for name, value in line.items():
-        if type(value) is int:
-            typed(value, float, where=where, field=name)  # a figure takes no number of hundreds of digits
-    return line
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
@@ -68,19 +51,23 @@ def ending(folder: Path) -> dict[str, Any] | None:
 class RunJournal(Journal):
     """Writes the run in `folder`, which continues after update `after`; None starts a new one.
 
-    metrics.jsonl has one JSON object a line, with event, update, seconds and values. Each is on disk at once. Lines and
-    points of TensorBoard of a killed run that are later than `after` are deleted.
+    config.json is written at once. metrics.jsonl has one JSON object a line, with event, update, seconds and values.
+    Each is on disk at once. Lines and points of TensorBoard that are later than `after` are deleted.
     """
 
     def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: int | None) -> None:
         super().__init__(shown)
         self.folder, self.origin, path = folder, origin, folder / METRICS
+        kept = None
         if after is not None and path.exists():
             kept = [line for line in read_metrics(path) if line["update"] <= after]
             if after and not kept:
                 raise UserError(
                     f"{show_path(path)}: no line up to update {after} of this run; move the file away to begin another"
                 )
+        # metrics without a configuration would be no run; where they cannot be read, the configuration stays
+        write_json(folder / CONFIG, origin.config.to_dict())
+        if kept is not None:
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self.metrics = path.open("a", encoding="utf-8", buffering=1)
         self.board = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -92,31 +91,29 @@ def _check_fit(run: Run) -> None:
     found, needed = (
         " and ".join(side.kind for side in sides) for sides in ((run.codec.source, run.codec.target), data.sides)
     )
-    sizes = [(path, attrgetter(path)(run.model.config), ours) for path, ours in run.codec.model_fields.items()]
-    refuse(
-        (found != needed, f"the codec in {MODEL} is of kinds {found}; the data in {CONFIG} need {needed}"),
-        *(
-            (ours != theirs, f"{MODEL} has {path} {theirs!r}, and its codec {ours!r}: they are of different runs")
-            for path, theirs, ours in sizes
-        ),
-        at=name,
-    )
+    if found != needed:
+        raise UserError(f"{name}: the codec in {MODEL} is of kinds {found}; the data in {CONFIG} need {needed}")
+    _check_sizes(run, run.codec.model_fields, what=f"{MODEL} and its codec are of different runs")
+
+
+def _check_sizes(run: Run, fields: Mapping[str, Any], *, what: str) -> None:
+    for path, ours in fields.items():
+        theirs = attrgetter(path)(run.model.config)
+        if ours != theirs:
+            raise UserError(f"{show_path(run.folder)}: {what}: {path} of the model is {theirs!r}, not {ours!r}")
 
 
 def load_task(run: Run) -> Task:
     """Load the data of a run, encoded with the codec that it saved; data that do not fit its model are refused."""
     from universal_transformer.tasks.task import Saved
 
-    data, name = run.config.data, show_path(run.folder)
+    data = run.config.data
     # the tokenizer is saved with the model, and what is not scored is read only when it is asked for
     unscored = ("train", "validation") if getattr(data, "test", "") else ("train",)
     may_miss = ("tokenizer", *unscored, *(f"{part}_target" for part in unscored))
     data = with_found_files(run.config, run.folder, may_miss=may_miss).data
     task = data.load(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
-    for path, ours in task.model_fields.items():
-        theirs = attrgetter(path)(run.model.config)
-        if ours != theirs:
-            raise UserError(f"{name}: the data have changed since training: {path} was {theirs!r}, is now {ours!r}")
+    _check_sizes(run, task.model_fields, what="the data have changed since training")
     return task
 
 
@@ -136,26 +133,25 @@ class OwnTests:
 
     def named(self) -> dict[str, str]:
         """Return the file of each test set."""
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for given in self.files:
             name, equals, file = given.partition("=")
             if not equals or Path(given).is_file():
                 name, file = Path(given).name, given
             refuse(
                 (not name or not file, "expected FILE or NAME=FILE"),
-                (name in found, f"two test sets of the name {show(name)}; write NAME=FILE"),
+                (name in files, f"two test sets of the name {show(name)}; write NAME=FILE"),
                 at=f"--data.test {show(given)}",
             )
-            found[name] = file
-        return found
+            files[name] = file
+        return files
 
     def data_of(self, data: TaskData) -> dict[str, TaskData]:
         """Return the data of a run with each test set in the place of its own; UserError if it has no such files."""
         from universal_transformer.tasks import task_name
 
         files, fields = self.named(), {field.name for field in dataclasses.fields(data)}
-        targets = f"one for each of the {len(files)} files of --data.test" if "test_target" in fields else "none"
-        groups = "name the files with --data.test" if "group" in fields else "these files have no column of groups"
+        targets = len(files) if "test_target" in fields else 0
         refuse(
             (
                 "test" not in fields,
@@ -163,24 +159,27 @@ class OwnTests:
                 f"pictures, captions); the task of this run, {task_name(data)}, has its own test sets",
             ),
             (
-                self.targets and ("test_target" not in fields or len(self.targets) != len(files)),
+                self.targets and len(self.targets) != targets,
                 f"--data.test-target: found {len(self.targets)} files; expected {targets}",
             ),
             (
-                self.group is not None and ("group" not in fields or not files),
-                f"--data.group {show(self.group)}: {groups}",
+                self.group is not None and not ("group" in fields and files),
+                f"--data.group {show(self.group)}: expected files with a column of groups, named with --data.test",
             ),
             *(
                 (not Path(path).exists(), f"--data.test: {show_path(path)}: no such file")
                 for path in (*files.values(), *self.targets)
             ),
         )
-        found: dict[str, TaskData] = {}
-        for (name, file), target in zip(files.items(), self.targets or [""] * len(files), strict=True):
-            changes: dict[str, Any] = {"test": file, "test_target": target}
-            changes |= {} if self.group is None else {"group": self.group}
-            found[name] = dataclasses.replace(data, **{field: changes[field] for field in changes.keys() & fields})
-        return found
+        changes = [{"test": file, "test_target": "", "group": self.group} for file in files.values()]
+        for change, target in zip(changes, self.targets, strict=False):
+            change["test_target"] = target
+        return {
+            name: dataclasses.replace(
+                data, **{key: value for key, value in change.items() if key in fields and value is not None}
+            )
+            for name, change in zip(files, changes, strict=True)
+        }
 
 
 def open_with_task(
@@ -285,13 +284,7 @@ def is_finished(folder: Path) -> bool:
 
 def _others(folder: Path) -> str:
     """Return a hint that names the runs next to `folder`, or in ``runs``."""
-    found = [folder]
-    for place in (folder.parent, Path("runs")):
-        # this is only a hint: a folder that cannot be read must not replace the error itself
-        with suppress(OSError):
-            found += place.iterdir()
-    runs = sorted({path.as_posix() for path in found if os.path.isfile(path / CONFIG)})
+    places = [folder, *folder.parent.glob("*"), *Path("runs").glob("*")]
+    runs = sorted({path.as_posix() for path in places if os.path.isfile(path / CONFIG)})
     guess = suggestion(folder.as_posix(), runs)
-    if guess or not runs:
-        return guess
-    return f"; runs here: {', '.join(runs[:5])}{', …' * (len(runs) > 5)}"
+    return guess or f"; runs here: {', '.join(runs[:5])}{', …' * (len(runs) > 5)}" * bool(runs)

@@ -17,7 +17,8 @@ import torch
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError, refuse, suggestion
-from universal_transformer.files import is_gzip, quoted, show_path
+from universal_transformer.files import quoted, show_path
+from universal_transformer.manifest import FileEntry, entry_of_file
 from universal_transformer.runs.folder import CONFIG, is_empty
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import Task, file_fields
@@ -35,55 +36,14 @@ OF_DATA = ("data_dir", "memory_mb")
 ACCEPTABLE = tuple(
     f"training.{field}"
     for field in (
-        "learning_rate",
-        "schedule",
-        "warmup_updates",
-        "betas",
-        "epsilon",
-        "weight_decay",
-        "clip_norm",
-        "skip_outliers",
-        "label_smoothing",
-        "ponder_weight",
-        "ponder_warmup_updates",
-        "validate_every",
-        "precision",
-        "threads",
-        "accumulate",
-        "parallel",
-        "device",
-        "compile",
+        *("learning_rate", "schedule", "warmup_updates", "betas", "epsilon", "weight_decay", "clip_norm"),
+        *("skip_outliers", "label_smoothing", "ponder_weight", "ponder_warmup_updates", "validate_every"),
+        *("precision", "threads", "accumulate", "parallel", "device", "compile"),
     )
 )
 """Fields that may change deliberately when a run continues (``--accept-change training.learning_rate``): those that
 no weight, state of Adam or place in the data depends on.
 """
-CHUNK = 2**20
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file that the data of a run are read from."""
-
-    path: str
-    lines: int | None
-    """Line feeds; None for a compressed file, whose line feeds mean nothing."""
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def read(cls, path: Path) -> DataFile:
-        """Return size and SHA-256 of a file."""
-        digest, lines, size = hashlib.sha256(), 0, 0
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-                lines, size = lines + chunk.count(b"\n"), size + len(chunk)
-        return cls(path=str(path), lines=None if is_gzip(path) else lines, bytes=size, sha256=digest.hexdigest())
-
-    def __str__(self) -> str:
-        lines = f"{self.lines:,} lines and " if self.lines is not None else ""
-        return f"{lines}{self.bytes:,} bytes"
 
 
 @dataclass(frozen=True)
@@ -93,7 +53,7 @@ class RunOrigin:
     config: RunConfig
     data: str
     """Digest of its training and validation examples."""
-    files: Mapping[str, DataFile]
+    files: Mapping[str, FileEntry]
     """The files they were read from, by field."""
     surroundings: Mapping[str, str | int]
     """Threads, version of torch and device: with others, the last bits of a loss may differ."""
@@ -101,7 +61,7 @@ class RunOrigin:
     @classmethod
     def now(cls, config: RunConfig, task: Task, device: torch.device) -> RunOrigin:
         """Return what a run is made from here and now."""
-        files = {name: DataFile.read(path) for name, path in file_fields(config.data).items() if path.is_file()}
+        files = {name: entry_of_file(path) for name, path in file_fields(config.data).items() if path.is_file()}
         surroundings: dict[str, str | int] = {
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -118,22 +78,18 @@ class RunOrigin:
     def from_dict(cls, fields: Mapping[str, Any], *, where: str) -> RunOrigin:
         """Undo `to_dict`."""
         config = RunConfig.from_dict(fields["config"], name=where)
-        return cls(
-            config, fields["data"], typed(fields["files"], dict[str, DataFile], where=where), fields["surroundings"]
-        )
+        files = typed(fields["files"], dict[str, FileEntry], where=where)
+        return cls(config, fields["data"], files, fields["surroundings"])
 
 
-def file_changes(before: Mapping[str, DataFile], now: Mapping[str, DataFile]) -> list[str]:
-    """Return which files have another content than before, and by how many lines and bytes; moved ones are the same."""
+def file_changes(before: Mapping[str, FileEntry], now: Mapping[str, FileEntry]) -> list[str]:
+    """Return which files have another content than before; moved ones are the same."""
     texts = []
-    for name, old in before.items():
-        new = now.get(name)
-        if new is None:
-            texts.append(f"data.{name}: the file {show_path(old.path)} is missing")
-        elif new.sha256 != old.sha256:
-            how = f"had {old}, has {new} now" if str(old) != str(new) else f"has other content in {old}"
-            texts.append(f"data.{name}: {show_path(new.path)} {how}")
-    return texts + [f"data.{name}: {show_path(now[name].path)} is new" for name in now.keys() - before.keys()]
+    for name in sorted(before.keys() | now.keys()):
+        old, new = (f"{files[name].bytes:,} bytes" if name in files else "missing" for files in (before, now))
+        if before.get(name) != now.get(name):
+            texts.append(f"the file of data.{name} was {old}, is now {new if new != old else f'other {new}'}")
+    return texts
 
 
 def data_digest(*sets: Sequence[Example]) -> str:
@@ -168,11 +124,10 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
     check_accepted(accepted)
     is_run = (folder / CONFIG).is_file()
     taken = folder.exists() and not (folder.is_dir() and is_empty(folder))
-    begun = f": continue it (ut train --resume {quoted(folder)}) or choose another"
-    what = begun if is_run else ", and no run: choose another"
+    what = f": continue it (ut train --resume {quoted(folder)}) or" if is_run else ", and no run:"
     refuse(
         (not resume and accepted, "accepted changes are for a run that continues, not for a new one: leave them out"),
-        (not resume and taken, f"{folder} is there already{what}"),
+        (not resume and taken, f"{folder} is there already{what} choose another"),
         (resume and not is_run, f"{folder} has no run to continue: {CONFIG} is missing"),
     )
     if not resume:
@@ -234,12 +189,11 @@ def warnings_of(saved: RunOrigin, now: RunOrigin) -> list[str]:
 
 def schedule_jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
     """Return which schedules jump because the length of the run changed."""
-    old, new = ((one.max_updates, None if one.max_updates else one.minutes) for one in (saved, given))
+    old, new = ((training.max_updates, training.max_updates or training.minutes) for training in (saved, given))
     following = ["learning rate"] * (given.schedule in ("cosine", "linear"))
     following += ["ponder weight"] * (given.halting_delay > 0)
-    if old == new or not following:
-        return []
-    return [f"the length of the run, and with it, in one jump, {' and '.join(following)}"]
+    changed = old != new and bool(following)
+    return [f"the length of the run, and with it, in one jump, {' and '.join(following)}"] * changed
 
 
 def _all_fields(config: RunConfig) -> dict[str, Any]:

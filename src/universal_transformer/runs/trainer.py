@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,12 @@ import torch
 from universal_transformer.errors import UserError, optional
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
-from universal_transformer.files import quoted, show_path, write_json
+from universal_transformer.files import quoted, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.model import Model
 from universal_transformer.registry import build
 from universal_transformer.runs import checkpoint as checkpoints
-from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, CONFIG, claimed, keep_held_out, save_model
+from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, claimed, keep_held_out, save_model
 from universal_transformer.runs.journal import RunJournal
 from universal_transformer.runs.resume import RunOrigin, check_usable, continued, warnings_of
 from universal_transformer.tasks.task import Task, with_absolute_files
@@ -91,7 +91,6 @@ def train(
     model = build(task.configure(config.model)).to(device)
     taken = [] if resume else starting_weights(model, task.codec, config)
     with ExitStack() as stack:
-        stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
         processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
@@ -109,7 +108,8 @@ def train(
             comparison = BaselineComparison(task, model, metric=metric)
             journal = Journal(shown)
             if processes.first:
-                journal = open_files(folder, origin, shown, after=saved.state.update if saved else 0, resume=resume)
+                after = saved.state.update if saved else 0
+                journal = RunJournal(shown, folder, origin, after=after if resume else None)
                 stack.callback(journal.close)
                 comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
@@ -166,17 +166,6 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     return SavedRun(state, checkpoint.tensors, changes, warnings + warnings_of(before, now))
 
 
-def open_files(folder: Path, origin: RunOrigin, shown: Display, *, after: int, resume: bool) -> RunJournal:
-    """Write config.json, and open the metrics."""
-    fields = origin.config.to_dict()
-    if not resume:  # a folder with metrics and no configuration would be no run
-        write_json(folder / CONFIG, fields)
-    journal = RunJournal(shown, folder, origin, after=after if resume else None)
-    if resume:  # a resume that cannot read the metrics leaves the configuration as it was
-        write_json(folder / CONFIG, fields)
-    return journal
-
-
 def shown_of(model: Model, *, quiet: bool) -> Display:
     """Return the display of a run, after it has shown how long answers may be."""
     written = "frames" if model.writes == "frames" else "tokens"
@@ -213,15 +202,6 @@ def remedy(folder: Path, *, rate: float) -> str:
         f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
         f"--learning-rate {rate:g} --accept-change training.learning_rate"
     )
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn an error of the disk into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
 
 
 def fake_exit(run: TrainingRun, score: ValidationScore) -> str | None:

@@ -115,7 +115,7 @@ class PairsData(OwnFiles):
         if not self._is_large:
             return super().encode_train()
         codec, store = self._mapped()
-        rows = [self.columns.unwritten(fields) for fields in store.index.held_out["validation"]]
+        rows = [self.columns.kept.of_fields(fields, self.train) for fields in store.index.held_out["validation"]]
         held = tuple(TextRow(number, *row) for number, row in enumerate(rows, start=1))
         return codec, Encoded(mapped_pairs(store, padding_id=codec.padding_id), store.index.notes, held)
 
