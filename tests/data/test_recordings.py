@@ -36,9 +36,9 @@ def few(monkeypatch, tmp_path):
     return tmp_path / "fsdd"
 
 
-def all_of():
+def all_of(few):
     """The frames of all recordings, as bytes."""
-    found = RecordedFrames()
+    found = RecordedFrames(few)
     return [found[one].tobytes() for one in FEW]
 
 
@@ -63,9 +63,9 @@ def test_the_official_split_has_300_test_recordings_and_every_recording_one_part
 
 
 def test_an_archive_gives_the_same_recordings_as_the_folder(few):
-    before = all_of()
+    before = all_of(few)
     archive(few)
-    assert all_of() == before
+    assert all_of(few) == before
     assert len(set(before)) == len(FEW)
 
 
@@ -84,7 +84,7 @@ def test_an_archive_gives_the_same_recordings_as_the_folder(few):
 def test_a_bad_data_set_gives_one_line(few, harm, message):
     harm(few)
     with pytest.raises(UserError, match=message) as caught:
-        all_of()
+        all_of(few)
     assert str(caught.value).isprintable()
 
 

@@ -247,11 +247,11 @@ def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path, monkeypatc
         notes = data(folder, tokenizer="whitespace", memory_mb=memory).load().notes
         assert any("folder:1: 'source target' is used as a row" in note for note in notes)
     (folder / "c.tsv").symlink_to(tmp_path / "none")
-    with pytest.raises(UserError, match=r"c\.tsv: no file in a folder of text files"):
+    with pytest.raises(UserError, match=r"c\.tsv: no such file"):
         data(folder).load()
     (folder / "c.tsv").unlink()
     (folder / "more").mkdir()
-    with pytest.raises(UserError, match="more: a folder in a folder of text files; expected files only"):
+    with pytest.raises(UserError, match="more: this is a directory; expected a text file"):
         data(folder).load()
 
 

@@ -46,11 +46,6 @@ class Example:
     """The id that fills its rows of ids in a batch: that of the tokenizer which made them."""
 
 
-def has_numbers(example: Example) -> bool:
-    """Return whether the source is frames."""
-    return isinstance(example.source, np.ndarray)
-
-
 def size(example: Example) -> int:
     """Positions of an example in a batch: max(source, target), where a class or a frame counts as one."""
     return max(len(example.source), target_size(example))

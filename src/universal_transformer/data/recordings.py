@@ -46,18 +46,16 @@ class Recording:
 RECORDINGS = tuple(Recording(*named) for named in product(range(10), SPEAKERS, range(50)))
 
 
-class RecordedFrames:
-    """The frames of mel bands of the recordings, each made when it is first asked for."""
+class RecordedFrames(dict[Recording, Frames]):
+    """The frames of mel bands of the recordings, each made when it is first asked for; UserError for one not there."""
 
-    def __init__(self) -> None:
-        self._files = LocalDataset("fsdd")
-        self._frames: dict[Recording, Frames] = {}
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._files = LocalDataset("fsdd", folder.parent)
 
-    def __getitem__(self, recording: Recording) -> Frames:
-        """Return the frames of a recording; UserError if it is missing or damaged."""
-        if recording not in self._frames:
-            self._frames[recording] = log_mel(self.sound(recording).samples)
-        return self._frames[recording]
+    def __missing__(self, recording: Recording) -> Frames:
+        self[recording] = log_mel(self.sound(recording).samples)
+        return self[recording]
 
     def sound(self, recording: Recording) -> Sound:
         """Return a recording itself."""
@@ -65,12 +63,9 @@ class RecordedFrames:
         return decode_sound(content, where=where)
 
 
+_recorded = lru_cache(maxsize=1)(RecordedFrames)
+
+
 def recorded_frames() -> RecordedFrames:
     """Return the recordings of the data folder; UserError, which says how to get them, where there is none."""
     return _recorded(find("fsdd"))
-
-
-@lru_cache(maxsize=1)
-def _recorded(folder: Path) -> RecordedFrames:
-    del folder  # another one has other recordings
-    return RecordedFrames()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import PADDING, Example, has_numbers, size
+from universal_transformer.data.example import PADDING, Example, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
 from universal_transformer.decoding.generation import evaluating, prepared
@@ -108,7 +108,7 @@ class Answers(ABC):
 
     def _names(self, example: Example) -> list[str]:
         """Return a label for each source position: of frames that of the first that it joins, of patches a number."""
-        if not has_numbers(example):
+        if isinstance(example.source, tuple):
             return self.codec.words(example)
         inputs = self.model.config.inputs
         joined = self.codec.words(example)[:: inputs.stride]

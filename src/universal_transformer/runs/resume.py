@@ -139,11 +139,10 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
 
 def check_accepted(fields: Collection[str]) -> None:
     """UserError for a field that cannot change when a run continues (`ACCEPTABLE`)."""
-    for field in (field for field in fields if field not in ACCEPTABLE):
+    for field in fields:
         free = "may change without it" if field in FREE else "cannot change when a run continues"
-        raise UserError(
-            f"--accept-change {field}: {free}{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
-        )
+        allowed = f"{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
+        refuse((field not in ACCEPTABLE, f"--accept-change {field}: {free}{allowed}"))
 
 
 def configuration_changes(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -35,7 +36,7 @@ from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, load_weights
 from universal_transformer.training.validation import BaselineComparison, TaskMetric, ValidationScore
 from universal_transformer.training.warm_start import starting_weights
-from universal_transformer.typed import check_names, typed
+from universal_transformer.typed import typed
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,15 @@ def train(
                 stack.callback(journal.close)
                 comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
-        warnings: list[str] = []
         if saved is not None:
-            changes, warnings = saved.changes or changes, saved.warnings
+            changes = saved.changes or changes
             run.restore(saved.state, saved.tensors)
         lines = description(run, origin, comparison, folder=folder)
         lines |= {"warm_start": "; ".join(taken)} if taken else {}
         run.write("resume" if resume else "start", lines | {"changes": "; ".join(changes)})
         for text in [*taken, *([f"continuing {folder} after update {run.state.update}"] * resume)]:
             shown.note(text)
-        for text in [*(f"changed: {change}" for change in changes), *warnings]:
+        for text in [*(f"changed: {change}" for change in changes), *(saved.warnings if saved else ())]:
             run.warn(text)
         if processes.first:
             keep_held_out(folder, task.held_out)  # after a resume has compared the data
@@ -134,8 +134,7 @@ def train(
             raise NonFiniteError(f"{error}; {remedy(folder, rate=config.training.learning_rate / 4)}") from error
 
 
-@dataclass(frozen=True)
-class SavedRun:
+class SavedRun(NamedTuple):
     """What a run continues from, and what has changed since."""
 
     state: RunState
@@ -155,7 +154,6 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     if checkpoint is None:
         return None
     where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
-    check_names(checkpoint.state, expected={"run", "origin"}, where=where)
     state: RunState = typed(checkpoint.state["run"], RunState, where=where)
     before = RunOrigin.from_dict(checkpoint.state["origin"], where=where)
     changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
@@ -204,13 +202,6 @@ def remedy(folder: Path, *, rate: float) -> str:
     )
 
 
-def fake_exit(run: TrainingRun, score: ValidationScore) -> str | None:
-    """Return a warning if the loss of `score` is above its expectation over the steps at which positions may stop."""
-    if not run.model.config.expects_loss:
-        return None
-    return fake(score.cross_entropy, expected=run.validation.expected_loss(run.model))
-
-
 def finish(
     run: TrainingRun, comparison: BaselineComparison, *, folder: Path, reason: Reason, stop: StopRequest
 ) -> TrainingResult:
@@ -228,8 +219,10 @@ def finish(
         baseline = comparison.baseline_text()
         if warning := comparison.warning(score):
             run.warn(warning)
-        if not interrupted and (exit_warning := fake_exit(run, score)):
-            run.warn(exit_warning)
+        if not interrupted and run.model.config.expects_loss:
+            expected = run.validation.expected_loss(run.model)
+            if collapsed := fake(score.cross_entropy, expected=expected):
+                run.warn(collapsed)
     run.write("end", {"stopped": reason, "chosen": chosen.name, **(score.values() if score else {})})
     if reason == "interrupted":
         command = f"ut train --resume {quoted(folder)}"
