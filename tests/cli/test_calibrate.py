@@ -180,7 +180,7 @@ def test_the_last_call_counts_also_where_it_chooses_nothing(run, capsys, monkeyp
         (["--tolerance", "5%", "--rule", "max_step"], "--rule: expected one of max_steps, halting_threshold"),
         (["--tolerance", "5%", "--rule", "halting_threshold"], "nothing to calibrate: halting_threshold="),
         (["--tolerance", "5%", "--split", "dev"], "split 'dev': allowed for task stories are"),
-        (["--tolerance", "5%", "--data.test", "a.tsv"], "--data.test and --data.group are for runs on own files"),
+        (["--tolerance", "5%", "--data.test", "a.tsv"], "--data.test: the data of this run, task stories, have no"),
         (["--tolerance", "5%", "--data.test", "a.tsv", "--split", "validation"], "the split is validation: leave one"),
     ],
 )  # fmt: skip

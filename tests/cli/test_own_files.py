@@ -232,10 +232,14 @@ def test_lines_that_json_makes_longer_are_held_out_and_read_again(tmp_path, caps
         (
             "labelled",
             ["--data.test", "{a}", "--data.test-target", "x"],
-            "--data.test-target: found 1 files; expected 0",
+            "--data.test-target: the data of this run, task labelled, have no such files",
         ),
-        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': expected files with a column"),
-        ("pairs", ["--data.group", "3"], "--data.group '3': expected files with a column"),
+        (
+            "text",
+            ["--data.test", "{a}", "--data.group", "x"],
+            "--data.group: the data of this run, task text, have no such files",
+        ),
+        ("pairs", ["--data.group", "3"], "--data.group '3': name the files with --data.test"),
         (
             "pairs",
             ["--data.test", "{a}", "--data.group", "7"],

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -125,28 +125,29 @@ class Tokenizer:
         a model learns what an unknown word is. The tokens of the text `always` are added if `texts` do not give them,
         also to a vocabulary of full size. Both do not change ``bpe``.
         """
-        from tokenizers import pre_tokenizers, trainers
+        from tokenizers import models, pre_tokenizers, trainers
 
-        rules = _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=())
-        common: dict[str, Any] = {"vocab_size": vocabulary_size, "special_tokens": list(SPECIAL)}
-        trainer: trainers.Trainer = trainers.WordLevelTrainer(min_frequency=least_count, show_progress=False, **common)
+        rules = _rules(kind, lower_case=lower_case)
+        common: dict[str, Any] = {
+            "vocab_size": vocabulary_size,
+            "special_tokens": list(SPECIAL),
+            "show_progress": False,
+        }
         if kind == "bpe":
             alphabet = pre_tokenizers.ByteLevel.alphabet()
-            trainer = trainers.BpeTrainer(initial_alphabet=alphabet, max_token_length=64, show_progress=False, **common)
-        rules.train_from_iterator(texts, trainer)
-        model = json.loads(rules.to_str())["model"]
-        tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        if kind != "bpe":
-            tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
+            trainer = trainers.BpeTrainer(initial_alphabet=alphabet, max_token_length=64, **common)
+            rules.train_from_iterator(texts, trainer)
+            return cls.of_library(rules)
+        rules.train_from_iterator(texts, trainers.WordLevelTrainer(min_frequency=least_count, **common))
+        ids = rules.get_vocab()
+        tokens = [token for token in sorted(ids, key=ids.__getitem__) if len(token) <= MAX_TOKEN]
         if kind == "word" and BLANK not in tokens:  # so that any number of blanks is kept
             tokens = [*tokens[: len(SPECIAL)], BLANK, *tokens[len(SPECIAL) :]][:vocabulary_size]
-        if kind != "bpe":
-            normal = rules.normalizer.normalize_str(always) if rules.normalizer else always
-            pieces = rules.pre_tokenizer.pre_tokenize_str(normal)
-            tokens = list(dict.fromkeys([*tokens, *(token for token, _ in pieces)]))
-        vocabulary = {token: index for index, token in enumerate(tokens)}
-        learned = _rules(vocabulary, kind=kind, lower_case=lower_case, merges=model.get("merges", ()))
-        return cls.of_library(learned)
+        normal = rules.normalizer.normalize_str(always) if rules.normalizer else always
+        tokens += [token for token, _ in rules.pre_tokenizer.pre_tokenize_str(normal)]
+        vocabulary = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
+        rules.model = models.WordLevel(vocabulary, unk_token=SPECIAL[UNKNOWN])
+        return cls.of_library(rules)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without start or end."""
@@ -233,17 +234,17 @@ class Tokenizer:
         write_bytes(path.with_suffix(self.suffix), self._content)
 
 
-def _rules(vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
+def _rules(kind: Kind, *, lower_case: bool) -> tokenizers.Tokenizer:
+    """Return how texts of a kind are cut and joined, without a vocabulary."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     prepared: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lower_case else []
-    rules = Tokenizer(models.WordLevel(dict(vocabulary), unk_token=SPECIAL[UNKNOWN]))
+    rules = Tokenizer(models.BPE() if kind == "bpe" else models.WordLevel({}, unk_token=SPECIAL[UNKNOWN]))
     with_blanks = decoders.Sequence(
         [decoders.Replace(Regex(UNKNOWN_TOKEN), BLANK + SPECIAL[UNKNOWN]), decoders.Fuse(), decoders.Strip(BLANK, 1, 0)]
     )
     match kind:
         case "bpe":
-            rules = Tokenizer(models.BPE(vocab=dict(vocabulary), merges=[tuple(pair) for pair in merges]))
             rules.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             rules.decoder = decoders.ByteLevel()
         case "character":

@@ -151,35 +151,26 @@ class OwnTests:
         from universal_transformer.tasks import task_name
 
         files, fields = self.named(), {field.name for field in dataclasses.fields(data)}
-        targets = len(files) if "test_target" in fields else 0
+        given = {"test": self.files, "test_target": self.targets, "group": self.group}
+        unknown = [f"--data.{name.replace('_', '-')}" for name, value in given.items() if value and name not in fields]
         refuse(
+            (unknown, f"{' and '.join(unknown)}: the data of this run, task {task_name(data)}, have no such files"),
             (
-                "test" not in fields,
-                "--data.test and --data.group are for runs on own files (pairs, text, labelled, tagged, parsing, "
-                f"pictures, captions); the task of this run, {task_name(data)}, has its own test sets",
+                self.targets and len(self.targets) != len(files),
+                f"--data.test-target: found {len(self.targets)} files; expected {len(files)}",
             ),
-            (
-                self.targets and len(self.targets) != targets,
-                f"--data.test-target: found {len(self.targets)} files; expected {targets}",
-            ),
-            (
-                self.group is not None and not ("group" in fields and files),
-                f"--data.group {show(self.group)}: expected files with a column of groups, named with --data.test",
-            ),
+            (not files, f"--data.group {show(self.group)}: name the files with --data.test"),
             *(
                 (not Path(path).exists(), f"--data.test: {show_path(path)}: no such file")
                 for path in (*files.values(), *self.targets)
             ),
         )
-        changes = [{"test": file, "test_target": "", "group": self.group} for file in files.values()]
-        for change, target in zip(changes, self.targets, strict=False):
-            change["test_target"] = target
-        return {
-            name: dataclasses.replace(
-                data, **{key: value for key, value in change.items() if key in fields and value is not None}
-            )
-            for name, change in zip(files, changes, strict=True)
-        }
+        found: dict[str, TaskData] = {}
+        for (name, file), target in zip(files.items(), self.targets or [""] * len(files), strict=True):
+            changes: dict[str, Any] = {"test": file, "test_target": target}
+            changes |= {} if self.group is None else {"group": self.group}
+            found[name] = dataclasses.replace(data, **{field: changes[field] for field in changes.keys() & fields})
+        return found
 
 
 def open_with_task(
