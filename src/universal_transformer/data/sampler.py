@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from universal_transformer.typed import AtLeastOne, NumberOf, typed
+from universal_transformer.typed import AtLeastOne, typed
 
 _JITTER = 0.1
 BLOCK = 256
@@ -18,74 +17,52 @@ _PERMUTATION = 1
 """Third number of the seed of a permutation of blocks: other random numbers than those of the batches."""
 
 
-@dataclass(frozen=True)
-class BucketSampler:
-    """rows · longest row ≤ `batch_tokens` in every batch, every example once an epoch.
+def batches_by_size(sizes: Sequence[int], *, batch_tokens: int, seed: tuple[int, int] | None = None) -> list[list[int]]:
+    """Return batches of indices with rows · longest row ≤ `batch_tokens` and every example once.
 
     `sizes` are the examples' positions (`data.example.size`). The rows of a batch have similar lengths, which keeps
-    padding small: examples are ordered by size · (1 + u), u uniform on [0, 0.1), a new batch begins where the next row
-    would exceed the limit, and the batches are shuffled. An example larger than the limit is a batch of one row.
-    Without `shuffle`, examples are ordered by size, then by index, and every epoch is the same.
+    padding small: examples are ordered by size, then by index, and a new batch begins where the next row would exceed
+    the limit. An example larger than the limit is a batch of one row. With a `seed` (seed of the run, epoch) the order
+    is by size · (1 + u), u uniform on [0, 0.1), and the batches are shuffled.
     """
-
-    sizes: Sequence[int]
-    batch_tokens: int
-    seed: int
-    shuffle: bool
-
-    def __post_init__(self) -> None:
-        typed(self.batch_tokens, AtLeastOne, where="batch_tokens")
-        typed(self.seed, NumberOf, where="seed")
-
-    def epoch(self, number: int) -> list[list[int]]:
-        """Return the batches of epoch `number` as example indices: a function of (seed, number) alone."""
-        sizes = np.asarray(self.sizes, dtype=np.int64)
-        if not self.shuffle:
-            return self._cut(np.argsort(sizes, kind="stable"))
-        generator = np.random.default_rng((self.seed, number))
-        jittered = sizes * (1 + _JITTER * generator.random(len(sizes)))
-        batches = self._cut(np.lexsort((generator.random(len(sizes)), jittered)))
-        return [batches[index] for index in generator.permutation(len(batches))]
-
-    def windows(self, epoch: int) -> Iterator[list[list[int]]]:
-        """Yield the batches of an epoch, all at once."""
-        yield self.epoch(epoch)
-
-    def _cut(self, order: np.ndarray) -> list[list[int]]:
-        batches: list[list[int]] = []
-        longest = 0
-        for index in order.tolist():
-            grown = max(longest, self.sizes[index])
-            if batches and (len(batches[-1]) + 1) * grown <= self.batch_tokens:
-                batches[-1].append(index)
-                longest = grown
-            else:
-                batches.append([index])
-                longest = self.sizes[index]
-        return batches
+    typed(batch_tokens, AtLeastOne, where="batch_tokens")
+    lengths = np.asarray(sizes, dtype=np.int64)
+    if seed is None:
+        return _cut(np.argsort(lengths, kind="stable"), sizes, batch_tokens=batch_tokens)
+    generator = np.random.default_rng(seed)
+    jittered = lengths * (1 + _JITTER * generator.random(len(lengths)))
+    batches = _cut(np.lexsort((generator.random(len(lengths)), jittered)), sizes, batch_tokens=batch_tokens)
+    return [batches[index] for index in generator.permutation(len(batches))]
 
 
-@dataclass(frozen=True)
-class WindowSampler:
-    """The batches of examples that are too many to be sorted at once, or to be read: window after window.
+def _cut(order: np.ndarray, sizes: Sequence[int], *, batch_tokens: int) -> list[list[int]]:
+    batches: list[list[int]] = []
+    longest = 0
+    for index in order.tolist():
+        grown = max(longest, sizes[index])
+        if batches and (len(batches[-1]) + 1) * grown <= batch_tokens:
+            batches[-1].append(index)
+            longest = grown
+        else:
+            batches.append([index])
+            longest = sizes[index]
+    return batches
 
-    Blocks of `BLOCK` examples that follow each other are permuted, and `WINDOW` of them are a window, about 65,000
-    examples. The batches of a window are those that `BucketSampler` makes of its examples. What is in memory is one
-    window, and the permutation: 8 bytes a block.
+
+def windows_of_batches(
+    sizes: Callable[[np.ndarray], np.ndarray], *, count: int, batch_tokens: int, seed: int, epoch: int
+) -> Iterator[list[list[int]]]:
+    """Yield the batches of `count` examples that are too many to be sorted at once, or to be read: window after window.
+
+    `sizes` returns the positions of the examples with some indices. Blocks of `BLOCK` examples that follow each other
+    are permuted, and `WINDOW` of them are a window, about 65,000 examples, of which `batches_by_size` makes batches.
+    What is in memory is one window, and the permutation: 8 bytes a block.
     """
-
-    sizes: Callable[[np.ndarray], np.ndarray]
-    """Returns the positions of the examples with these indices."""
-    count: int
-    batch_tokens: int
-    seed: int
-
-    def windows(self, epoch: int) -> Iterator[list[list[int]]]:
-        """Yield the batches of each window: together, every example once. A function of (seed, epoch) alone."""
-        blocks = np.random.default_rng((self.seed, epoch, _PERMUTATION)).permutation(-(-self.count // BLOCK))
-        windows = np.array_split(blocks, -(-len(blocks) // WINDOW))
-        for place, window in enumerate(windows):
-            indices = (window[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-            indices = indices[indices < self.count]
-            bucket = BucketSampler(self.sizes(indices).tolist(), self.batch_tokens, seed=self.seed, shuffle=True)
-            yield [indices[batch].tolist() for batch in bucket.epoch(epoch * len(windows) + place)]
+    blocks = np.random.default_rng((seed, epoch, _PERMUTATION)).permutation(-(-count // BLOCK))
+    windows = np.array_split(blocks, -(-len(blocks) // WINDOW))
+    for place, window in enumerate(windows):
+        indices = (window[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        indices = indices[indices < count]
+        lengths = sizes(indices).tolist()
+        batches = batches_by_size(lengths, batch_tokens=batch_tokens, seed=(seed, epoch * len(windows) + place))
+        yield [indices[batch].tolist() for batch in batches]

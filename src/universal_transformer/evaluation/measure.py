@@ -117,8 +117,8 @@ def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, bea
     typed(batch_tokens, AtLeastOne, where="batch_tokens")
     if not model.config.reads:
         batch_tokens = min(batch_tokens, LOGITS // model.config.vocabulary.size)
-    sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
-    return [[examples[index] for index in indices] for indices in sampler.epoch(0)]
+    found = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
+    return [[examples[index] for index in indices] for indices in found]
 
 
 def summarise(

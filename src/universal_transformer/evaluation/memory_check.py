@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.memory import check_memory
 from universal_transformer.models.model import Model
@@ -25,13 +25,13 @@ def position_bytes(model: Model) -> int:
     return numbers * next(model.parameters()).element_size()
 
 
-def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> BucketSampler:
-    """Return the batches of examples of these ``sizes``.
+def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> list[list[int]]:
+    """Return the batches of examples of these ``sizes``, by index.
 
     Raises UserError for ``batch_tokens`` below 1, and when the largest batch cannot fit into memory.
     """
-    sampler = BucketSampler(sizes, batch_tokens, seed=0, shuffle=False)
-    shapes = [(len(batch), max(sizes[index] for index in batch)) for batch in sampler.epoch(0)]
+    batches = batches_by_size(sizes, batch_tokens=batch_tokens)
+    shapes = [(len(batch), max(sizes[index] for index in batch)) for batch in batches]
     rows, length = max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
     check_memory(
         rows * length * position_bytes(model),
@@ -39,4 +39,4 @@ def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> B
         what=f"batch_tokens={batch_tokens}: a batch of {rows:,} rows of {length:,} positions",
         fix="choose fewer" if rows > 1 else "shorten the example",
     )
-    return sampler
+    return batches

@@ -84,11 +84,11 @@ class Answers(ABC):
         """Yield the answers to each window of examples when the window is full."""
         first = 0
         while chunk := list(islice(examples, window)):
-            sampler = check_batches(self.model, list(map(self.positions, chunk)), batch_tokens=batch_tokens)
+            batches = check_batches(self.model, list(map(self.positions, chunk)), batch_tokens=batch_tokens)
             found: dict[int, Prediction] = {}
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
-                for indices in sampler.epoch(0):
+                for indices in batches:
                     batch = [chunk[index] for index in indices]
                     found |= zip(indices, ready.answers(batch, [first + index for index in indices]), strict=True)
             first += len(chunk)

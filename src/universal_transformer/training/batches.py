@@ -6,7 +6,7 @@ process takes every n-th row of each part of a batch. The loss of a part is divi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 
@@ -15,7 +15,7 @@ import torch
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
-from universal_transformer.data.sampler import BucketSampler, WindowSampler
+from universal_transformer.data.sampler import batches_by_size, windows_of_batches
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.frame_input import blank_frames, join_blank
 from universal_transformer.models.model import Model
@@ -57,14 +57,14 @@ class TrainingBatches:
         epoch, index = start
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
-        self._sampler = _sampler(examples, batch_tokens=batch_tokens, seed=seed)
+        self._windows = _windows(examples, batch_tokens=batch_tokens, seed=seed)
         self._order = islice(self._from_epoch(epoch), index, None)
         self.advance()
 
     def _from_epoch(self, epoch: int) -> Iterator[tuple[int, int, list[int]]]:
         """Yield the epoch, the number and the examples of each batch; windows are made when they are used."""
         for later in count(epoch):
-            for index, indices in enumerate(chain.from_iterable(self._sampler.windows(later))):
+            for index, indices in enumerate(chain.from_iterable(self._windows(later))):
                 yield later, index, indices
 
     def advance(self) -> None:
@@ -80,10 +80,15 @@ class TrainingBatches:
         return collate([self._examples[index] for index in indices], indices=indices)
 
 
-def _sampler(examples: Sequence[Example], *, batch_tokens: int, seed: int) -> BucketSampler | WindowSampler:
+def _windows(
+    examples: Sequence[Example], *, batch_tokens: int, seed: int
+) -> Callable[[int], Iterable[list[list[int]]]]:
+    """Return what makes the batches of an epoch, window after window: of examples in memory, all at once."""
     if isinstance(examples, MappedExamples):
-        return WindowSampler(examples.sizes, count=len(examples), batch_tokens=batch_tokens, seed=seed)
-    return BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)
+        mapped, total = examples.sizes, len(examples)
+        return lambda epoch: windows_of_batches(mapped, count=total, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+    lengths = sizes(examples)
+    return lambda epoch: [batches_by_size(lengths, batch_tokens=batch_tokens, seed=(seed, epoch))]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes, target_size
-from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.models.model import Call, Model
@@ -191,7 +191,7 @@ def sampled_batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[
     """Return the batches that a sample of the examples makes, and the updates of an epoch."""
     numbers = range(0, len(examples), max(1, len(examples) // EXAMPLES))
     sample = [examples[index] for index in numbers]
-    batches = BucketSampler(sizes(sample), batch_tokens=batch_tokens, seed=0, shuffle=True).epoch(0)
+    batches = batches_by_size(sizes(sample), batch_tokens=batch_tokens, seed=(0, 0))
     found = [
         SampledBatch(
             indices=[numbers[index] for index in batch],

@@ -14,7 +14,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import NO_CLASS, Example, sizes, spread
-from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of, scores
 from universal_transformer.evaluation.report import Side
@@ -94,7 +94,7 @@ class TaskMetric:
     def score(self, model: Model, *, check: Callable[[], None]) -> dict[str, float]:
         """Return the score by its name, as `evaluate` computes it; `check` is called for each batch."""
         sums = ScoreSums(count=0)
-        for indices in BucketSampler(sizes(self.examples), self.batch_tokens, seed=0, shuffle=False).epoch(0):
+        for indices in batches_by_size(sizes(self.examples), batch_tokens=self.batch_tokens):
             check()
             examples = [self.examples[index] for index in indices]
             sums.add(total(self.metric.answers(Inference(model, DecodingOptions()), examples)))
@@ -128,8 +128,7 @@ class Validation:
     ) -> None:
         self._examples, self._device, self._precision, self._metric = examples, device, precision, metric
         self._processes = processes
-        sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=0, shuffle=False)
-        self._batches = sampler.epoch(0) if examples else []
+        self._batches = batches_by_size(sizes(examples), batch_tokens=batch_tokens) if examples else []
 
     def __bool__(self) -> bool:
         return bool(self._batches)
