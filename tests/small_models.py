@@ -3,6 +3,7 @@
 import torch
 
 from configs import config_of
+from universal_transformer.interop.recurrences import CARRIES
 from universal_transformer.registry import build
 
 SIZES = {
@@ -87,4 +88,6 @@ def variants():
         cases |= {f"{block}, {depth}": {**BLOCKS[block], **DEPTHS[depth]} for depth in DEPTHS}
     for name, fields in COORDINATES.items():
         cases |= {f"{name}, fixed": fields, f"{name}, halting": {**fields, "halting": True}}
+    for kind in CARRIES:
+        cases[f"{kind} over depth"] = {"tensor2tensor.recurrence": kind, "step_coordinates": "none"}
     return cases

@@ -34,6 +34,14 @@ HPARAMS = {
     "add_or_concat_timing_signal": "add",
     "position_start_index": None,
     "pos": None,
+    "add_sru": False,
+    "gates_inputs": "i",
+    "couple_carry_transform_gates": True,
+    "depth_embedding": True,
+    "dwa_elements": True,
+    "lstm_forget_bias": 1.0,
+    "use_memory_as_final_state": False,
+    "add_ffn_unit_to_the_transition_function": False,
     "use_target_space_embedding": True,
     "shared_embedding_and_softmax_weights": True,
     "shared_embedding": False,
@@ -74,6 +82,10 @@ class Ran:
     steps: list = field(default_factory=list)
     remainders: list = field(default_factory=list)
     margin: float = 1.0  # how near a decision came to the threshold
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
 
 
 def timing(position, channels):
@@ -204,7 +216,93 @@ class Side:
             x = np.concatenate([x, np.tile(moment, (len(x), 1))], axis=-1) if joins else x + moment
         if joins and hparams["add_position_timing_signal"]:
             x = self.dense(f"{self.scope}/dense", x, width, bias=False)
+        return self.sru(x) if hparams["add_sru"] else x
+
+    def sru(self, x):
+        width = self.hparams["hidden_size"]
+        for index in range(2):
+            parts = self.dense(f"{self.scope}/sru/kernel_{index}", x, 3 * width)
+            cell, rows = np.zeros(width), []
+            for row, part in zip(x, parts, strict=True):
+                new, forget, reset = part[:width], sigmoid(part[width : 2 * width]), sigmoid(part[2 * width :])
+                cell = forget * cell + (1 - forget) * new
+                rows.append(reset * cell + (1 - reset) * row)
+            x = np.array(rows)
         return x
+
+    def gate(self, name, *inputs, function):
+        """A dense layer of several inputs, 0 at what the pad remover removes."""
+        y = function(self.dense(f"{self.scope}/{name}", np.concatenate(inputs, axis=-1), self.hparams["hidden_size"]))
+        if self.name == "encoder" and self.hparams["use_pad_remover"] and self.padding is not None:
+            y = np.array([0 * row if blank else row for row, blank in zip(y, self.padding, strict=True)])
+        return y
+
+    def numbered(self, number, x):
+        """The norm of this number that has no scope of its own."""
+        if "n" not in self.hparams["layer_preprocess_sequence"].replace("none", ""):
+            return x
+        return self.norm(f"{self.scope}/layer_prepostprocess{f'_{number}' if number else ''}", x)
+
+    def attended(self, x):
+        """What gru and lstm read."""
+        x = self.attend(self.scope, x)
+        if self.hparams["add_ffn_unit_to_the_transition_function"]:
+            x = self.transition(self.scope, x)
+        return self.numbered(0, x)
+
+    def gated(self, first):
+        """highway and skip."""
+        state, hparams = first, self.hparams
+        for step in range(self.steps):
+            made = self.block(self.step_input(state, step))
+            read = {"s": state, "t": made, "i": first}
+            read = [read[letter] for letter in "sti" if letter in hparams["gates_inputs"]]
+            read = [self.numbered(number, x) for number, x in enumerate(read)]
+            gate = self.gate("transform", *read, function=sigmoid)
+            carry = 1 - gate
+            if not hparams["couple_carry_transform_gates"]:
+                read = [self.numbered(len(read) + number, x) for number, x in enumerate(read)]
+                carry = self.gate("carry", *read, function=sigmoid)
+            state = (state if hparams["recurrence_type"] == "highway" else first) * carry + made * gate
+        return state, first
+
+    def dwa(self, first):
+        width, memory = self.hparams["hidden_size"], [first]
+        for step in range(self.steps):
+            state = np.zeros_like(first)
+            for slot in range(step):
+                read = memory[slot]
+                if self.hparams["depth_embedding"]:
+                    table = self.store.get(f"{self.scope}/depth_embedding", self.steps + 1, 1, 1, width)
+                    read = read + table[slot, 0, 0] * math.sqrt(width)
+                weights = np.exp(self.dense(f"{self.scope}/dense", read, width if self.hparams["dwa_elements"] else 1))
+                state = state + read * weights / weights.sum(axis=-1, keepdims=True)
+            self.dense(f"{self.scope}/dense", first, width if self.hparams["dwa_elements"] else 1)  # its variables
+            if self.hparams["depth_embedding"]:
+                self.store.get(f"{self.scope}/depth_embedding", self.steps + 1, 1, 1, width)
+            memory.append(self.block(self.step_input(state, step)))
+        return memory[-1], first
+
+    def gru(self, state):
+        first = state
+        for step in range(self.steps):
+            read = self.attended(self.step_input(state, step))
+            update, reset = (self.gate(f"gru/{name}", read, state, function=sigmoid) for name in ("update", "reset"))
+            candidate = self.gate("gru/candidate", read, reset * state, function=np.tanh)
+            state = self.numbered(1, (1 - update) * read + update * candidate)
+        return state, first
+
+    def lstm(self, state):
+        cell = np.zeros_like(state)
+        for step in range(self.steps):
+            read = self.attended(self.step_input(state, step))
+            enters, leaves = (self.gate(f"lstm/{name}", read, state, function=sigmoid) for name in ("input", "output"))
+            forgets = sigmoid(
+                self.gate("lstm/forget", read, state, function=lambda y: y) + self.hparams["lstm_forget_bias"]
+            )
+            cell = cell * forgets + enters * self.gate("lstm/input_modulation", read, state, function=np.tanh)
+            state = self.numbered(1, np.tanh(cell) * leaves)
+        return state, cell
 
     def block(self, x):
         for index in range(self.hparams["num_inrecurrence_layers"]):
@@ -256,8 +354,12 @@ class Side:
 
     def run(self, x):
         x = self.plain("before_ut", x)
+        others = {"highway": self.gated, "skip": self.gated, "dwa": self.dwa, "gru": self.gru, "lstm": self.lstm}
         if self.hparams["recurrence_type"] == "act":
             ran = self.halt(x)
+        elif self.hparams["recurrence_type"] in others:
+            last, memory = others[self.hparams["recurrence_type"]](x)
+            ran = Ran(memory if self.hparams["use_memory_as_final_state"] else last)
         else:
             for step in range(self.steps):
                 x = self.step_input(x, step)

@@ -17,6 +17,7 @@ from universal_transformer.interop.tensor2tensor_config import Unsupported, conf
 from universal_transformer.models.universal import EncoderDecoder, LanguageModel
 
 TOLERANCE = 1e-5  # sinusoids are computed in float32
+OTHERS = ("highway", "skip", "dwa", "gru", "lstm")
 
 
 @st.composite
@@ -24,9 +25,21 @@ def hparams(draw):
     """Any combination that the official code can run."""
     positions, steps = draw(st.booleans()), draw(st.booleans())
     norms = draw(st.sampled_from([("n", "da"), ("n", "a"), ("none", "dan"), ("none", "an")]))
+    recurrence = draw(st.sampled_from(["basic", "act", *OTHERS]))
+    steps = steps and recurrence not in ("gru", "lstm")
+    joins = ["add", "concat"] if (positions or not steps) and recurrence != "dwa" else ["add"]
+    removes, coupled = draw(st.booleans()), draw(st.booleans())
     return official.HPARAMS | {
         "num_heads": draw(st.sampled_from([1, 2, 4])),
-        "recurrence_type": draw(st.sampled_from(["basic", "act"])),
+        "recurrence_type": recurrence,
+        "gates_inputs": draw(st.sampled_from(["i", "s", "t", "st", "sti"])),
+        "couple_carry_transform_gates": coupled or removes,
+        "depth_embedding": draw(st.booleans()),
+        "dwa_elements": draw(st.booleans()),
+        "lstm_forget_bias": draw(st.sampled_from([1.0, 0.0])),
+        "use_memory_as_final_state": draw(st.booleans()),
+        "add_ffn_unit_to_the_transition_function": draw(st.booleans()),
+        "add_sru": draw(st.booleans()),
         "num_rec_steps": draw(st.integers(1, 3)),
         "act_type": draw(st.sampled_from(["basic", "accumulated", "global"])),
         "act_epsilon": draw(st.sampled_from([0.01, 0.3, 0.6])),
@@ -35,14 +48,14 @@ def hparams(draw):
         "layer_postprocess_sequence": norms[1],
         "norm_epsilon": draw(st.sampled_from([1e-6, 1e-2])),
         "transformer_ffn_type": draw(st.sampled_from(["fc", "sepconv"])),
-        "use_pad_remover": draw(st.booleans()),
+        "use_pad_remover": removes,
         "num_inrecurrence_layers": draw(st.integers(1, 2)),
         "mix_with_transformer": draw(st.sampled_from([None, None, "before_ut", "after_ut", "before_ut,after_ut"])),
         "num_mixedin_layers": draw(st.integers(1, 2)),
         "add_position_timing_signal": positions,
         "add_step_timing_signal": steps,
         "step_timing_signal_type": draw(st.sampled_from(["learned", "sinusoid"])),
-        "add_or_concat_timing_signal": draw(st.sampled_from(["add", "concat"] if positions or not steps else ["add"])),
+        "add_or_concat_timing_signal": draw(st.sampled_from(joins)),
         "position_start_index": draw(st.sampled_from([None, "step"])),
         "pos": None if positions else draw(st.sampled_from([None, "timing"])),
         "use_target_space_embedding": draw(st.booleans()),
@@ -265,8 +278,8 @@ def test_a_variable_of_the_wrong_shape_kind_or_value_is_named():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("recurrence_type", kind) for kind in ("highway", "skip", "gru", "lstm", "dwa", "rnn")),
-        ("add_sru", True),
+        ("recurrence_type", "rnn"),
+        ("gate_ffn_layer", "dense_dropconnect"),
         ("self_attention_type", "dot_product_relative"),
         ("norm_type", "batch"),
         ("attention_key_channels", 4),

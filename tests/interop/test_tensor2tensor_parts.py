@@ -212,7 +212,9 @@ def test_the_problem_is_told_by_its_own_embedding():
 def test_a_model_that_sees_the_future_scores_but_does_not_generate(fields):
     model = small(**fields, num_target_spaces=1)
     assert model(TOKENS, LABELS).logits.shape == (3, 3, 9)
-    with pytest.raises(UserError, match=r"depends on later tokens: it can score given targets but not generate"):
+    with pytest.raises(
+        UserError, match=r"reads more than its cache holds: it can score given targets but not generate"
+    ):
         model.start(TOKENS, capacity=3)
 
 

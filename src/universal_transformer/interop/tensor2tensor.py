@@ -52,6 +52,8 @@ LAYERS = {"blocks": "rec_layer", "before": "before_ut_layer", "after": "after_ut
 NAMES = {
     "coordinates.step": "{scope}/layer_embedding",
     "coordinates.join": "{scope}/dense/kernel",
+    "coordinates.sru.layers.0": "{scope}/sru/kernel_0/kernel",
+    "coordinates.sru.layers.1": "{scope}/sru/kernel_1/kernel",
     "halting": "{scope}/sigmoid_activation_for_pondering/dense/kernel",
     "closing_norm": "{side}/{norm}/layer_norm/layer_norm_scale",
     "attention.query_key_value": "{scope}/self_attention/multihead_attention/qkv/kernel",
@@ -82,6 +84,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "pointwise_kernel": lambda part: part.t()[None, None],
     "kernel": lambda part: part.t(),
     "layer_embedding": lambda part: part[:, None, None],
+    "depth_embedding": lambda part: part[:, None, None],
 }
 """End of an official name -> our axes in the official order, for instance ``[out, in]`` as ``[in, out]``."""
 
@@ -127,17 +130,23 @@ def official_variables(model: nn.Module, *, num_shards: int = 1, shared: bool = 
 def _side_variables(side: OfficialRecurrence) -> Iterator[Variable]:
     name = "decoder" if side.decoder else "encoder"
     norm = "layer_postprocess" if side.closing_norm is None else "layer_prepostprocess"
+    carry = side.carry
+    kind = "act" if side.halting.decides else "basic" if carry is None else carry.chosen.recurrence
+    own = {} if carry is None else {f"carry.{path}".rstrip("."): found for path, found in carry.names.items()}
+    names = NAMES | own
     for path, parameter in side.named_parameters():
-        scope, inside = f"{name}/universal_transformer_{'act' if side.halting.decides else 'basic'}", path
+        scope, inside = f"{name}/universal_transformer_{kind}", path
         if layer := LAYER.match(path):
-            scope, inside = f"{scope}/{LAYERS[layer[1]]}_{layer[2]}", path[layer.end() :]
+            inside = path[layer.end() :]
+            if side.carry is None or layer[1] != "blocks" or not side.carry.attention_alone:
+                scope = f"{scope}/{LAYERS[layer[1]]}_{layer[2]}"
         module, _, parameter_name = inside.rpartition(".")
-        official = NAMES[module].format(side=name, scope=scope, norm=norm)
+        official = names[module].format(side=name, scope=scope, norm=norm)
         official = WEIGHT.sub("bias", official) if parameter_name == "bias" else official
         fused = FUSED.search(official)
-        names = [official] if fused is None else [FUSED.sub(letter, official) for letter in fused[1]]
-        for part, variable in enumerate(names):
-            yield Variable(variable, parameter, part, len(names))
+        parts = [official] if fused is None else [FUSED.sub(letter, official) for letter in fused[1]]
+        for part, variable in enumerate(parts):
+            yield Variable(variable, parameter, part, len(parts))
 
 
 def stripped(variables: Variables) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
@@ -21,6 +21,8 @@ from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfi
 from universal_transformer.rules import Refusals
 from universal_transformer.typed import Count, NumberOf, Range, replaced, typed
 
+FixedDepth = Literal["basic", "highway", "skip", "dwa", "gru", "lstm"]
+"""Official recurrences of a fixed number of steps; the other one halts."""
 Layers = Annotated[int, Range(0, MOST_BLOCKS)]
 
 
@@ -40,6 +42,24 @@ class Tensor2TensorConfig:
     """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
     ponder_padding: bool = False
     """Padding takes steps like any other position."""
+    sru: bool = False
+    """A simple recurrent unit goes over the positions after the coordinates of each step."""
+    recurrence: FixedDepth = "basic"
+    """How the state of a step follows from what its block computes (`recurrences.py`)."""
+    gates_inputs: str = "i"
+    """What the gates of highway and skip read: letters of "sti"."""
+    coupled_gates: bool = True
+    """The carry gate of highway and skip is 1 - g in place of a gate of its own."""
+    depth_embedding: bool = True
+    """A learned vector of each step is added to what dwa reads."""
+    dwa_elements: bool = True
+    """dwa has a weight for each channel."""
+    lstm_forget_bias: float = 1.0
+    """Added to the forget gate of lstm."""
+    ends_with_memory: bool = False
+    """The memory of the last step is the last state: the cell of lstm, or of the others the first input."""
+    ffn_in_transition: bool = False
+    """The block of gru and lstm has its feed-forward transition too."""
     num_target_spaces: Count = 0
     """Learned vectors s, one for each problem: ``H^0 + s`` at every source position. 0: none."""
     start_is_padding: bool = False
@@ -69,8 +89,8 @@ class OfficialConfig(ModelConfig):
 
     @property
     def looks_ahead(self) -> bool:
-        shifted = self.decodes and self.tensor2tensor.shift_positions_by_step
-        return shifted or super().looks_ahead
+        chosen = self.tensor2tensor
+        return (self.decodes and (chosen.shift_positions_by_step or chosen.sru)) or super().looks_ahead
 
     @property
     def ponders_padding(self) -> bool:
@@ -106,6 +126,17 @@ class OfficialConfig(ModelConfig):
         yield "step.residual", self.step.residual == "previous", "the authors' code adds the transition to A^t"
         joined = self.step.residual == "state" and group.concatenate_coordinates
         yield "step.residual", joined, "coordinates are concatenated to the state, not added: leave it out"
+        carries, path = group.recurrence != "basic", "tensor2tensor.recurrence"
+        yield path, carries and self.halts, "positions do not halt with it: leave halting out"
+        again = carries and self.execution.activation_checkpointing
+        yield "execution.activation_checkpointing", again, "steps of this recurrence are not repeated: leave it out"
+        counts = group.recurrence in ("gru", "lstm") and chosen.step != "none"
+        yield "coordinates.step", counts, "gru and lstm count their steps themselves: leave it out"
+        known = group.gates_inputs and set(group.gates_inputs) <= set("sti")
+        yield "tensor2tensor.gates_inputs", not known, 'letters of "sti": the state, what the block computed, the input'
+        gated = self.reads and group.recurrence in ("highway", "skip")
+        twice = gated and not group.coupled_gates and group.zero_padding
+        yield "tensor2tensor.coupled_gates", twice, "the authors' code fails with the pad remover: zero_padding=False"
         frames = self.outputs.kind == "frames"
         yield "outputs.kind", frames, "official models write tokens: leave the choices of tensor2tensor out"
 
@@ -130,12 +161,19 @@ DEFAULTS: dict[str, Any] = {
     "act_epsilon": 0.01,
     "act_halting_bias_init": 1.0,
     "act_loss_weight": 0.01,
+    "add_sru": False,
     "add_position_timing_signal": True,
     "add_step_timing_signal": True,
+    "add_ffn_unit_to_the_transition_function": False,
     "attention_dropout": 0.0,
+    "couple_carry_transform_gates": True,
+    "depth_embedding": True,
+    "dwa_elements": True,
+    "gates_inputs": "i",
     "layer_prepostprocess_dropout": 0.0,
     "layer_postprocess_sequence": "da",
     "layer_preprocess_sequence": "n",
+    "lstm_forget_bias": 1.0,
     "mix_with_transformer": "none",
     "multiply_embedding_mode": "sqrt_depth",
     "norm_epsilon": 1e-6,
@@ -144,6 +182,7 @@ DEFAULTS: dict[str, Any] = {
     "relu_dropout": 0.0,
     "shared_embedding": False,
     "shared_embedding_and_softmax_weights": True,
+    "use_memory_as_final_state": False,
     "use_pad_remover": True,
     "use_target_space_embedding": True,
 }
@@ -158,18 +197,18 @@ NORMS: dict[tuple[str, str], str] = {
 KINDS: dict[str, tuple[Any, ...]] = {
     "act_type": ("basic", "accumulated", "global"),
     "add_or_concat_timing_signal": ("add", "concat"),
-    "add_sru": (False,),
     "attention_key_channels": (0,),
     "attention_value_channels": (0,),
     "causal_decoder_self_attention": (True,),
     "ffn_layer": ("dense_relu_dense", "conv_hidden_relu"),  # two names of one layer
+    "gate_ffn_layer": ("dense",),
     "hard_attention_k": (0,),
     "norm_type": ("layer",),
     "pos": ("timing", "none"),
     "position_start_index": ("none", "step"),
     "prepend_mode": ("none",),
     "proximity_bias": (False,),
-    "recurrence_type": ("basic", "act"),
+    "recurrence_type": (*get_args(FixedDepth), "act"),
     "self_attention_type": ("dot_product",),
     "step_timing_signal_type": ("learned", "sinusoid"),
     "transformer_ffn_type": ("fc", "sepconv"),
@@ -227,7 +266,7 @@ def _check(full: Mapping[str, Any]) -> None:
         )
     if full["mix_with_transformer"] != "none" and positions and not full["num_mixedin_layers"]:
         raise Unsupported("num_mixedin_layers=0 with mix_with_transformer is not supported: at least 1")
-    steps = "num_rec_steps" if full["recurrence_type"] == "basic" else "act_max_steps"
+    steps = "num_rec_steps" if full["recurrence_type"] in get_args(FixedDepth) else "act_max_steps"
     missing = [name for name in ("hidden_size", "filter_size", "num_heads", steps) if full.get(name) is None]
     if missing:
         raise UserError(f"the official hyper-parameters lack {', '.join(missing)}")
@@ -245,7 +284,7 @@ def config_from_hparams(
     """
     full = complete(hparams)
     _check(full)
-    halts = full["recurrence_type"] != "basic"
+    halts = full["recurrence_type"] not in get_args(FixedDepth)
     every_step = full["add_position_timing_signal"]
     step_signal = {"learned": "learned", "sinusoid": "sinusoidal"}.get(full["step_timing_signal_type"], "none")
     shifted = every_step and full["position_start_index"] == "step"
@@ -266,7 +305,7 @@ def config_from_hparams(
         "step.norm": NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
         "step.norm_epsilon": full["norm_epsilon"],
         "step.dropout": full["layer_prepostprocess_dropout"],
-        "step.blocks": full["num_inrecurrence_layers"],
+        "step.blocks": 1 if full["recurrence_type"] in ("gru", "lstm") else full["num_inrecurrence_layers"],
         "depth.max_steps": full["act_max_steps" if halts else "num_rec_steps"],
         "halting.side": "both" if halts else "none",
         "halting.threshold": 1.0 - full["act_epsilon"],
@@ -277,7 +316,16 @@ def config_from_hparams(
         "tensor2tensor.shift_positions_by_step": shifted,
         "tensor2tensor.plain_layers_before": full["num_mixedin_layers"] if "before_ut" in mixed else 0,
         "tensor2tensor.plain_layers_after": full["num_mixedin_layers"] if "after_ut" in mixed else 0,
+        "tensor2tensor.sru": full["add_sru"],
         "tensor2tensor.zero_padding": full["use_pad_remover"],
+        "tensor2tensor.recurrence": "basic" if halts else full["recurrence_type"],
+        "tensor2tensor.gates_inputs": full["gates_inputs"],
+        "tensor2tensor.coupled_gates": full["couple_carry_transform_gates"],
+        "tensor2tensor.depth_embedding": full["depth_embedding"],
+        "tensor2tensor.dwa_elements": full["dwa_elements"],
+        "tensor2tensor.lstm_forget_bias": full["lstm_forget_bias"],
+        "tensor2tensor.ends_with_memory": full["use_memory_as_final_state"],
+        "tensor2tensor.ffn_in_transition": full["add_ffn_unit_to_the_transition_function"],
     }
     if architecture == "language_model" or not full["use_target_space_embedding"]:
         fields["tensor2tensor.num_target_spaces"] = 0

@@ -14,15 +14,17 @@ from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.interop.recurrences import CARRIES, Carry, SimpleRecurrentUnit
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
 from universal_transformer.models.depth import RecurrenceBuilder
 from universal_transformer.models.positions.numbering import default_positions
 from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.models.target import TargetSide
 from universal_transformer.models.universal import PARTS as UNIVERSAL
-from universal_transformer.nn.block import Block
+from universal_transformer.nn.block import Block, PostNorm
 from universal_transformer.nn.context import Context, Number, PositionEncoding
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, SinusoidalPositions, StepEncoder
+from universal_transformer.nn.halting import Progress
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 from universal_transformer.nn.transition import FeedForward
@@ -30,6 +32,8 @@ from universal_transformer.nn.transition import FeedForward
 
 class OfficialCoordinates(Coordinates):
     """``X = W [H; π; τ]`` where there is a ``join``; positions that are ``shifted``, by ``trunc(n t / T)`` at step t.
+
+    The result goes through ``sru``, where there is one.
 
     Step signals have no channels where there are none, so that their rows still count the steps T.
     """
@@ -42,10 +46,11 @@ class OfficialCoordinates(Coordinates):
         every_step: bool,
         join: nn.Linear | None,
         shifted: bool,
+        sru: SimpleRecurrentUnit | None,
     ) -> None:
         super().__init__(position, step, every_step=every_step)
-        self.join, self.shifted = join, shifted
-        self.pointwise = not shifted
+        self.join, self.shifted, self.sru = join, shifted, sru
+        self.pointwise = not shifted and sru is None
 
     def signals(self, steps: int, *, like: Tensor) -> Float[Tensor, "step channels"]:
         found = super().signals(steps, like=like)
@@ -65,12 +70,13 @@ class OfficialCoordinates(Coordinates):
             shift = int(states.shape[1] * step / len(signals))
             encoding = self.position(encoding.positions + shift)
         if self.join is None:
-            return super().forward(states, encoding, step=step, signals=signals if signals.shape[1] else None)
+            timed = super().forward(states, encoding, step=step, signals=signals if signals.shape[1] else None)
+            return timed if self.sru is None else self.sru(timed)
         parts = [states, signals[step].expand(*states.shape[:2], -1)]
         if self.every_step and encoding.signal is not None:
             parts.insert(1, encoding.signal.expand_as(states))
         joined: States = self.join(torch.cat([part.to(states.dtype) for part in parts], dim=-1))
-        return joined
+        return joined if self.sru is None else self.sru(joined)
 
 
 class PadRemover(FeedForward):
@@ -81,6 +87,26 @@ class PadRemover(FeedForward):
     def forward(self, states: States, context: Context, *, slot: Number = 0) -> States:
         result: States = super().forward(states, context, slot=slot)
         return result if context.padding is None else result.masked_fill(context.padding.unsqueeze(-1), 0.0)
+
+
+class NoTransition(nn.Module):
+    """In place of a transition: nothing."""
+
+    pointwise = True
+
+    def forward(self, states: States, context: Context, *, slot: Number = 0) -> States:
+        del context, slot
+        return torch.zeros_like(states)
+
+
+class NoNorm(PostNorm):
+    """In place of the norm of a transition: the sum."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def forward(self, states: States, change: States) -> States:
+        return states + change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +122,7 @@ class PonderedPadding(Context):
 class OfficialRecurrence(Recurrence):
     """A recurrence with layers that are applied once, ``before`` and ``after`` it, and padding that may ponder.
 
+    ``carry`` decides what a step starts from and what becomes of its result; None: the paper's recurrence.
     ``plain_positions`` are added before each group of layers, where the recurrence adds its own at every step. The
     layers have the numbers and the slots after those of the recurrence.
     """
@@ -115,6 +142,7 @@ class OfficialRecurrence(Recurrence):
         super().__init__(coordinates, blocks, **options)
         self.plain_positions, self.ponders_padding, self.decoder = plain_positions, ponders_padding, decoder
         self.before, self.after = nn.ModuleList(before), nn.ModuleList(after)
+        self.carry: Carry | None = None
 
     @property
     def layers(self) -> list[Block]:
@@ -133,6 +161,19 @@ class OfficialRecurrence(Recurrence):
         if self.ponders_padding:
             context = PonderedPadding(**vars(context))
         return super().forward(states, context)
+
+    def advance(self, was: Progress, context: Context, *, step: Number) -> Progress:
+        if (carry := self.carry) is None:
+            return super().advance(was, context, step=step)
+        if context.depth.rule.stops:
+            raise UserError(f"recurrence {carry.chosen.recurrence}: positions do not stop early; leave the exit out")
+        memory = was.memory or carry.start(was.states)
+        now = super().advance(was._replace(states=carry.enter(was.states, memory)), context, step=step)
+        removes = carry.chosen.zero_padding and not self.decoder
+        padding = context.padding if removes else None
+        states, memory = carry(was.states, now.states, memory, padding=padding)
+        last = carry.chosen.ends_with_memory and context.is_last(step)
+        return now._replace(states=states, output=memory[0] if last else states, memory=memory)
 
     def enter(self, states: States, context: Context) -> States:
         return self.plain(super().enter(states, context), context, self.before, first=0)
@@ -158,7 +199,11 @@ class OfficialBuilder(RecurrenceBuilder):
 
     def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> OfficialRecurrence:
         chosen, attention = self.config.tensor2tensor, coordinates.position.self_attention
-        return OfficialRecurrence(
+        carry = CARRIES.get(chosen.recurrence)
+        if carry is not None and carry.attention_alone and not chosen.ffn_in_transition:
+            for block in blocks:
+                block.transition, block.after_transition = NoTransition(), NoNorm()
+        made = OfficialRecurrence(
             coordinates,
             blocks,
             before=[self.block(attention) for _ in range(chosen.plain_layers_before)],
@@ -168,6 +213,8 @@ class OfficialBuilder(RecurrenceBuilder):
             decoder=self.decoder,
             **options,
         )
+        made.carry = None if carry is None else carry(self.config)
+        return made
 
     def plain_positions(self) -> Coordinates | None:
         """The positions of layers around the recurrence."""
@@ -189,7 +236,7 @@ class OfficialBuilder(RecurrenceBuilder):
         step = self.step(channels, scale=sqrt(channels))
         joined = channels * (1 if step is None else 2)
         joins = joins and joined > width
-        if not joins and not group.shift_positions_by_step:
+        if not joins and not group.shift_positions_by_step and not group.sru:
             return Coordinates(self.position(), step, every_step=every_step)
         return OfficialCoordinates(
             self.position(),
@@ -197,6 +244,7 @@ class OfficialBuilder(RecurrenceBuilder):
             every_step=every_step,
             join=nn.Linear(joined, width, bias=False) if joins else None,
             shifted=group.shift_positions_by_step,
+            sru=SimpleRecurrentUnit(width) if group.sru else None,
         )
 
 

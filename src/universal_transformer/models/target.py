@@ -129,7 +129,7 @@ class DecoderSide(OutputSide):
     def start(self, encoded: EncodedSource | None, call: Call, *, batch: int, capacity: int) -> DecoderState:
         """Empty caches for ``batch`` sequences of up to ``capacity`` positions, the first one included."""
         if self.config.looks_ahead:
-            raise UserError("the decoder depends on later tokens: it can score given targets but not generate")
+            raise UserError("the decoder reads more than its cache holds: it can score given targets but not generate")
         like = next(self.embedding.parameters()).detach()
         depth = call.depth.of(self.recurrence, head=self.head)
         cache = KeyValueCache(
