@@ -15,8 +15,8 @@ from universal_transformer import DepthConfig, HaltingConfig, ModelConfig, Sizes
 from universal_transformer.cli import main
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS, Codec, Task
+from universal_transformer.tasks.sides.listed import Symbols
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.task import Saved
 from universal_transformer.training.run_config import RunConfig, TrainingConfig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paper.tasks.learning_to_execute import ExecuteProblem, LearningToExecuteData
 from paper.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.recipes.start import Changes, family, named, start
-from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
+from universal_transformer.tasks.sides.listed import FIRST_SYMBOL
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 

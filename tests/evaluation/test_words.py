@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.evaluation.prediction import words_of
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.label import Classes
-from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.sides.listed import Classes, Symbols
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Token
 

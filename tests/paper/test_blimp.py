@@ -9,7 +9,7 @@ from paper.tasks.words import Words
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.tokenized import Text
 
 GROUPS = [group for groups in SETS.values() for group in groups]

@@ -8,7 +8,7 @@ import pytest
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.algorithmic import AlgorithmicData
-from universal_transformer.tasks.sides.symbols import Symbols
+from universal_transformer.tasks.sides.listed import Symbols
 
 SMALL = AlgorithmicData(
     train_lengths=(1, 12), test_lengths=(12, 30), train_examples=300, validation_examples=20, test_examples=15

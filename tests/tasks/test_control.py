@@ -23,7 +23,7 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.control import ControlData
 from universal_transformer.tasks.environments import ENVIRONMENTS
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
 from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.validation import TaskMetric

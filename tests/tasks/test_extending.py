@@ -15,9 +15,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS, Codec, Task
 from universal_transformer.tasks.sides import SIDES
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes, Symbols
 from universal_transformer.tasks.sides.side import Side, Sides
-from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.task import Saved
 from universal_transformer.training.run_config import RunConfig, TrainingConfig
 

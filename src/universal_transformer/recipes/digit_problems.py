@@ -5,7 +5,7 @@ from __future__ import annotations
 from universal_transformer.recipes.start import Changes, constant_rate, family, start
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.digits import PROBLEMS, Problem
-from universal_transformer.tasks.sides.symbols import FIRST_SYMBOL
+from universal_transformer.tasks.sides.listed import FIRST_SYMBOL
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 

@@ -26,8 +26,8 @@ from universal_transformer.tasks.digits import (
     solve,
 )
 from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.sides.listed import Symbols
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.symbols import Symbols
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 

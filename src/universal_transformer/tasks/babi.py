@@ -20,7 +20,7 @@ from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.exchange import ExchangedExamples
 from universal_transformer.tasks.facts import FactCodec, encode_question, fact_codec
 from universal_transformer.tasks.sides.fact_list import Facts
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import NumberOf, Share, check

@@ -20,7 +20,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.environments import ENVIRONMENTS, Episodes, Name
 from universal_transformer.tasks.lazy import DeferredExamples
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task

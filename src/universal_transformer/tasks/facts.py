@@ -9,7 +9,7 @@ from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.story_lines import Question, words
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.fact_list import Facts
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 
 FactCodec = Codec[Facts, Classes]
 

@@ -17,7 +17,7 @@ from universal_transformer.data.tokenizer_files import check_choice, make_tokeni
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import OwnFiles, classes
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.typed import check

@@ -20,9 +20,9 @@ from universal_transformer.files import read_lines, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.grammar import sentences
 from universal_transformer.tasks.own_files import OwnFiles, classes
-from universal_transformer.tasks.sides.sentence import Sentence
+from universal_transformer.tasks.sides.listed import Brackets
 from universal_transformer.tasks.sides.side import Sides
-from universal_transformer.tasks.sides.tree import Brackets
+from universal_transformer.tasks.sides.tokenized import Sentence
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 

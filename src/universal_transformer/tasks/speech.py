@@ -21,7 +21,7 @@ from universal_transformer.data.recordings import PARTS, RECORDINGS, Part, Recor
 from universal_transformer.data.sound import FLOOR, HEARD
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.listed import Names
 from universal_transformer.tasks.sides.recording import Heard, scaled
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task

@@ -27,7 +27,7 @@ from universal_transformer.data.story_lines import Question, parse
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import encode_question, fact_codec
 from universal_transformer.tasks.sides.fact_list import Facts
-from universal_transformer.tasks.sides.label import Classes
+from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check

@@ -17,7 +17,7 @@ from universal_transformer.data.recordings import RECORDINGS, SPEAKERS, Part, re
 from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, log_mel
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples
-from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.listed import Names
 from universal_transformer.tasks.sides.recording import Spoken, scaled
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.speech import WORDS

@@ -5,17 +5,12 @@ from __future__ import annotations
 from universal_transformer.members import Members
 from universal_transformer.tasks.sides.board import Cells
 from universal_transformer.tasks.sides.fact_list import Facts
-from universal_transformer.tasks.sides.label import Classes
-from universal_transformer.tasks.sides.names import Names
+from universal_transformer.tasks.sides.listed import Brackets, Classes, Names, Symbols, Tags
 from universal_transformer.tasks.sides.observations import Observations
 from universal_transformer.tasks.sides.picture import PixelColumns, Raster
 from universal_transformer.tasks.sides.recording import Heard, Spoken
-from universal_transformer.tasks.sides.sentence import Sentence
 from universal_transformer.tasks.sides.side import Side
-from universal_transformer.tasks.sides.symbols import Symbols
-from universal_transformer.tasks.sides.tagging import Tags
-from universal_transformer.tasks.sides.tokenized import RunningText, Text
-from universal_transformer.tasks.sides.tree import Brackets
+from universal_transformer.tasks.sides.tokenized import RunningText, Sentence, Text
 
 SIDES: Members[type[Side]] = Members(
     {

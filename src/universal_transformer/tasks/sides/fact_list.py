@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import Example
 from universal_transformer.data.story_lines import Question, parse, words, written_words
 from universal_transformer.data.tokenizer import SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.sides.side import Side
+from universal_transformer.tasks.sides.listed import Listed
 
 UNKNOWN_WORD = 1
-FIRST_WORD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts(Side):
+class Facts(Listed):
     """Ids: 0 padding, 1 a word not in `vocabulary`, then the words. The oldest fact is first, or with `recent_first`
     the latest; the question is always last. Only the latest `max_facts` facts are kept (0 = all).
     """
 
     kind: ClassVar[str] = "facts"
     several_lines: ClassVar[bool] = True
+    special: ClassVar[Sequence[str]] = (SPECIAL[0], SPECIAL[-1])
     vocabulary: tuple[str, ...]
     max_fact_words: int
     max_facts: int = 0
@@ -33,15 +33,11 @@ class Facts(Side):
 
     @property
     def source_fields(self) -> Mapping[str, Any]:
-        return {
-            "inputs.kind": "facts",
-            "vocabulary.size": FIRST_WORD + len(self.vocabulary),
-            "vocabulary.max_fact_words": self.max_fact_words,
-        }
+        return {**super().source_fields, "inputs.kind": "facts", "vocabulary.max_fact_words": self.max_fact_words}
 
     @property
-    def tokens(self) -> Sequence[str]:
-        return [SPECIAL[0], SPECIAL[-1], *self.vocabulary]
+    def listed(self) -> Sequence[str]:
+        return self.vocabulary
 
     def encode(self, question: Question) -> Example:
         """Turn a question into an example without an answer.
@@ -66,7 +62,7 @@ class Facts(Side):
             yield Example(source=example.source, target=(), supports=example.supports, unknown=tuple(unknown))
 
     def names(self, positions: Sequence[tuple[int, ...]]) -> list[str]:
-        return [" ".join(map(self._word, fact)) for fact in positions]
+        return [" ".join(map(self.name, fact)) for fact in positions]
 
     def reading_order(self, count: int) -> Sequence[int]:
         return (*range(count - 2, -1, -1), count - 1) if self.recent_first else range(count)
@@ -81,16 +77,6 @@ class Facts(Side):
                 )
             self._seen[text] = ids
         return self._seen[text]
-
-    def _word(self, identifier: int) -> str:
-        if identifier in (PADDING, UNKNOWN_WORD):
-            return "" if identifier == PADDING else "<unknown>"
-        return self.vocabulary[identifier - FIRST_WORD]
-
-    @cached_property
-    def ids(self) -> Mapping[str, int]:
-        """The id of each word."""
-        return {word: FIRST_WORD + index for index, word in enumerate(self.vocabulary)}
 
     @cached_property
     def _seen(self) -> dict[str, tuple[int, ...]]:
