@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from universal_transformer.training.update_cost import seconds_of
+from universal_transformer.training.dry_run import seconds_of
 
 Side = Callable[[], object]
 

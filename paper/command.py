@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import FAILED, INTERRUPTED, data_dir, note
+from universal_transformer.cli.output import FAILED, INTERRUPTED, note
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.cli.shared_options import Folder, GivenArguments, MoreThanZero, OnData
 from universal_transformer.errors import UserError
@@ -99,17 +99,16 @@ class Reproduce(OnData):
         file.check_folder()
         until = math.inf if self.budget == "" else started + duration(self.budget)
         runner = Runner(table=table, runs=Path(self.runs), say=_say, quiet=self.quiet, until=until)
-        with data_dir(self.data_dir):
-            if self.share is not None:
-                return _share(reproduce(planned, runner, file=file, share=(self.share, self.processes)))
-            if self.processes > 1:
-                todo = pending(planned, file.read())
-                if todo:
-                    todo[0].config.data.load()  # missing data are reported here, once
-                outcome = in_processes(self.arguments, count=min(self.processes, len(todo)))
-                outcome.left = len(pending(planned, file.read()))
-            else:
-                outcome = reproduce(planned, runner, file=file)
+        if self.share is not None:
+            return _share(reproduce(planned, runner, file=file, share=(self.share, self.processes)))
+        if self.processes > 1:
+            todo = pending(planned, file.read())
+            if todo:
+                todo[0].config.data.load()  # missing data are reported here, once
+            outcome = in_processes(self.arguments, count=min(self.processes, len(todo)))
+            outcome.left = len(pending(planned, file.read()))
+        else:
+            outcome = reproduce(planned, runner, file=file)
         if file.path.parent.is_dir():
             where = f"the runs are in {file.path}" if file.path.is_file() else "no run is recorded yet"
             print(f"written to {write_table(table, file)}; {where}")

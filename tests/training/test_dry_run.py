@@ -37,13 +37,13 @@ from universal_transformer.tasks import (
 )
 from universal_transformer.training import dry_run
 from universal_transformer.training.dry_run import (
+    UpdateCost,
     build_on_meta,
     cache_bytes,
     estimate,
     forward_flops,
     halted_positions,
 )
-from universal_transformer.training.update_cost import UpdateCost
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 VOCABULARY = VocabularyConfig(size=23, num_classes=7)

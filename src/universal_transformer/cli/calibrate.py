@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.output import FAILED, data_dir, note, say, show_result
+from universal_transformer.cli.output import FAILED, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import Name, RunWord, Scoring
 from universal_transformer.errors import UserError, refuse
@@ -75,25 +75,24 @@ class Calibrate(Scoring):
             (drawn and split != "validation", f"--validation-size is for the validation data, {both}"),
         )
         read_config(folder)  # before the place of the calibration is looked at: it may be no folder
-        with data_dir(self.data_dir):
-            run, task = open_with_task(
-                folder,
-                device=self.device,
-                data_dir=self.data_dir,
-                own=OwnTests(files=self.test, targets=self.test_target),
-                halting_execution=self.halting_execution,
-                validation_size=self.validation_size,
+        run, task = open_with_task(
+            folder,
+            device=self.device,
+            data_dir=self.data_dir,
+            own=OwnTests(files=self.test, targets=self.test_target),
+            halting_execution=self.halting_execution,
+            validation_size=self.validation_size,
+        )
+        with progress_bar() as progress:
+            found = calibrate(
+                run.model,
+                task,
+                Selection(split, self.limit),
+                goal=Goal(tolerance=tolerance, confidence=confidence, loss=self.loss, cheapest=self.cheapest),
+                rule=rule,
+                batch_tokens=self.batch_tokens,
+                progress=progress,
             )
-            with progress_bar() as progress:
-                found = calibrate(
-                    run.model,
-                    task,
-                    Selection(split, self.limit),
-                    goal=Goal(tolerance=tolerance, confidence=confidence, loss=self.loss, cheapest=self.cheapest),
-                    rule=rule,
-                    batch_tokens=self.batch_tokens,
-                    progress=progress,
-                )
         found = replace(found, weights=weights_of(folder / MODEL))
         show_result(found, as_json=self.json)
         earlier = replaced(found, folder)

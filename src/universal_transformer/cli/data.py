@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from universal_transformer.cli.output import FAILED, data_dir, note, say
+from universal_transformer.cli.output import FAILED, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse_rest
 from universal_transformer.cli.shared_options import OnData
 from universal_transformer.errors import UserError, refuse, suggestion
@@ -38,24 +38,23 @@ class Data(OnData):
         if self.help or self.help_all:
             return self._help(self.name if of_recipe else "")
         if of_recipe:
-            return _check_recipe(self.name, self.fields, folder=self.data_dir)
+            return _check_recipe(self.name, self.fields)
         refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
             if self.name:
                 raise UserError(f"unexpected {self.name!r}: ut data list takes no name")
-            return _list(self.data_dir)
+            return _list()
         from universal_transformer.data.sources import DATASETS
 
         if self.action == "check" and not self.name:
-            return _check_all(self.data_dir)
+            return _check_all()
         known = ", ".join(DATASETS)
         near = suggestion(self.name, DATASETS)
         refuse(
             (not self.name, f"name a data set: ut data {self.action} NAME; known are {known}"),
             (self.name not in DATASETS, f"no data set {self.name!r}{near}; known are {known}"),
         )
-        act = _fetch if self.action == "fetch" else _check
-        return act(self.name, self.data_dir)
+        return _fetch(self.name) if self.action == "fetch" else _check(self.name)
 
     def _help(self, recipe: str) -> int:
         options = list(options_of(Data))
@@ -74,48 +73,47 @@ class Data(OnData):
         return 0
 
 
-def _list(folder: str) -> int:
+def _list() -> int:
     from universal_transformer.data.download import data_folder, find
     from universal_transformer.data.sources import DATASETS
 
     width = max(map(len, DATASETS))
     for name, dataset in DATASETS.items():
         try:
-            where = str(find(name, folder))
+            where = str(find(name))
         except UserError:
             where = "-"
         print(f"{name:<{width}}  {dataset.about}")
         print(f"{'':<{width}}  licence: {dataset.licence}; here: {where}")
-    print(f"data folder: {data_folder(folder)}; change it with --data-dir or the environment variable UT_DATA")
+    print(f"data folder: {data_folder()}; change it with --data-dir or the environment variable UT_DATA")
     return 0
 
 
-def _fetch(name: str, folder: str) -> int:
+def _fetch(name: str) -> int:
     from universal_transformer.data.download import fetch
 
-    states = fetch(name, folder, report=note)
-    print(f"{name}: {len(states)} files in place")
+    print(f"{name}: {len(fetch(name, report=note))} files in place")
     return 0
 
 
-def _check_all(folder: str) -> int:
+def _check_all() -> int:
     """Print one line for each data set; return 1 if one that is here is incomplete, changed or unknown."""
     from universal_transformer.data.download import check, overall
     from universal_transformer.data.sources import DATASETS
 
     width, failed = max(map(len, DATASETS)), False
     for name in DATASETS:
-        states = check(name, folder)
+        states = check(name)
         state = overall(states)
         failed |= state not in ("ok", "missing")
         say(f"{name:<{width}}  {state:<10}  {_counts(states)}")
     return FAILED if failed else 0
 
 
-def _check(name: str, folder: str) -> int:
+def _check(name: str) -> int:
     from universal_transformer.data.download import INTACT, check, overall
 
-    states = check(name, folder)
+    states = check(name)
     for one in states:
         if one.state not in INTACT:
             say(f"{one.state:>7}  {show_path(one.path)}" + (f"  from {one.url}" if one.url else ""))
@@ -130,15 +128,14 @@ def _is_recipe(name: str) -> bool:
     return name in RECIPES and name not in DATASETS
 
 
-def _check_recipe(name: str, fields: Sequence[str], *, folder: str) -> int:
+def _check_recipe(name: str, fields: Sequence[str]) -> int:
     """Load the data of a recipe as its training does, and print what they look like; nothing is trained or written."""
     from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
     from universal_transformer.runs.opened import load_data
     from universal_transformer.training.data_lines import data_lines
 
-    with data_dir(folder):
-        task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
+    task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
     counts = {"train": len(task.train), "validation": len(task.validation)}
     counts |= {part: len(examples) for part, examples in task.test.items()}
     lines = [f"examples    {', '.join(f'{part} {count:,}' for part, count in counts.items())}", *data_lines(task)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import check_writable, data_dir, is_first, say, show_result
+from universal_transformer.cli.output import check_writable, is_first, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import (
     Answering,
@@ -61,19 +61,18 @@ class Evaluate(Scoring, Answering, OfRun):
             raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
         folder = find(self.run)
         _check_record(self.record, folder)
-        with data_dir(self.data_dir):
-            run, task = open_with_task(
-                folder,
-                device=self.device,
-                data_dir=self.data_dir,
-                other=self.data,
-                own=OwnTests(files=self.test, targets=self.test_target, group=self.group),
-                halting_execution=self.halting_execution,
-            )
-            if self.metric:
-                task = dataclasses.replace(task, metric=self.metric)
-            with sharing_positions(run):
-                report, name = evaluate_run(run, task, self)
+        run, task = open_with_task(
+            folder,
+            device=self.device,
+            data_dir=self.data_dir,
+            other=self.data,
+            own=OwnTests(files=self.test, targets=self.test_target, group=self.group),
+            halting_execution=self.halting_execution,
+        )
+        if self.metric:
+            task = dataclasses.replace(task, metric=self.metric)
+        with sharing_positions(run):
+            report, name = evaluate_run(run, task, self)
         if not is_first():
             return 0
         show_result(report, as_json=self.json)

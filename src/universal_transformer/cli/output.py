@@ -31,7 +31,7 @@ class Result(Protocol):
 
 
 @contextmanager
-def data_dir(folder: str | None) -> Iterator[None]:
+def data_dir(folder: str) -> Iterator[None]:
     """Use `folder` as the data folder inside the context, as if UT_DATA named it."""
     before = os.environ.get("UT_DATA")
     if folder:

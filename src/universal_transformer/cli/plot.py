@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.output import data_dir, note, say
+from universal_transformer.cli.output import note, say
 from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
@@ -35,8 +35,7 @@ class Plot(OnData, OfRun):
         from universal_transformer.runs.opened import open_with_task
 
         folder = find(self.run)
-        with data_dir(self.data_dir):
-            run, task = open_with_task(folder, data_dir=self.data_dir)
+        run, task = open_with_task(folder, data_dir=self.data_dir)
         metrics_of(run)  # refused before the work, if they are not sound
         if (run.reports / REPORT).is_file() and not self.again:
             report = Report.load(run.reports / REPORT)

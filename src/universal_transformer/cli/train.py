@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say
+from universal_transformer.cli.output import INTERRUPTED, first_alone_speaks, is_first, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of
 from universal_transformer.cli.shared_options import Folder, OnData
 from universal_transformer.errors import UserError, refuse, suggestion
@@ -60,7 +60,7 @@ class Train(OnData):
     def __call__(self) -> int:
         """Train; return 0, or 130 when interrupted (the run can then be continued)."""
         accepted = [field.removeprefix("--").replace("-", "_") for field in self.accept_change]
-        with data_dir(self.data_dir), first_alone_speaks():
+        with first_alone_speaks():
             if self.help or self.help_all:
                 return self._help()
             if self.resume:

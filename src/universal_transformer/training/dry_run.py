@@ -7,10 +7,14 @@ parameters           the model is built on torch's "meta" device, where tensors 
 operations (FLOPs)   torch counts those of a forward pass of this model; an update costs 3 times as many, because the
                      backward pass costs twice the forward pass. A halting model is counted at its cap on steps, so
                      that its figures are upper bounds
-memory, time         a few real updates of the initial model are made on real batches (`training.update_cost`), and
-                     dropped. Memory is that of this process then, plus the copies of weights that a run keeps and
-                     those of a checkpoint that is being written. A halting model is measured as it halts at the
-                     start, and again with all steps
+time                 a few real updates of the initial model are made on real batches, with a learning rate of 0. Of a
+                     batch that would take too long a part of the rows is measured: time and memory of the forward and
+                     backward pass grow in proportion to them. A halting model is measured as it halts at the start,
+                     and again with all steps
+memory               the largest that this process has had by then (on a GPU: that torch has allocated there), with
+                     imported code, data, compiled kernels and gaps between tensors, plus the copies of weights that a
+                     run keeps and those of a checkpoint that is being written. It is right in a process that has done
+                     nothing else
 halting              for each side that halts: whether halted positions are left out of the computation, or why not
                      (`execution.policy.row_obstacle`)
 ==================== =============================================================================================
@@ -18,9 +22,12 @@ halting              for each side that halts: whether halted positions are left
 
 from __future__ import annotations
 
+import resource
+import statistics
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,17 +42,20 @@ from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.models.model import Call, Model
 from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
+from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.data_lines import data_lines
+from universal_transformer.training.halting_schedule import prepare_units
+from universal_transformer.training.objective import objective
 from universal_transformer.training.randomness import repeatable
-from universal_transformer.training.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
     from universal_transformer.kinds import AnyModelConfig
     from universal_transformer.tasks.task import Task
-    from universal_transformer.training.run_config import RunConfig
+    from universal_transformer.training.run_config import RunConfig, TrainingConfig
 
 EXAMPLES = 4096
 """Batches are made of a sample of this many training examples."""
@@ -54,15 +64,30 @@ COUNTED_BATCHES = 6
 FURTHER_KERNELS = 80e6
 """Memory that a CPU's kernels for further shapes take where positions are left out: each update has other numbers of
 rows. Measured over 320 updates with the limit of `cli.keep_few_kernels`."""
+LONGEST = 2.0
+"""Seconds of an update from which it is measured with fewer rows."""
+PASSES = 3
+"""All batches are timed up to so often, and the median of each counts: the first time includes compiling kernels."""
+ENOUGH = 3.0
+"""Seconds of updates after which no further pass begins."""
+PROBE_ROWS = 4
+"""Rows of the first update, which decides how many rows are measured."""
+NEVER_HALTS = -30.0
+"""Bias with which a position halts at the last step only."""
 
 
 @dataclass(frozen=True)
-class SampledBatch:
-    """A batch of the sample: the numbers of its examples, and the positions of each row, padding included."""
+class UpdateCost:
+    """What one update costs."""
 
-    indices: list[int]
-    source: int
-    target: int
+    seconds: float
+    """The mean over batches."""
+    memory: float
+    """Largest memory of the process, in bytes, with the model, its gradients and Adam's state."""
+    activations: float
+    """The part of it that is free between two updates: activations, gradients, temporary tensors."""
+    steps: float
+    """Mean number of steps of a position; 0 for a model without depth."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +104,6 @@ class Estimate:
     """An update of the initial model."""
     full: UpdateCost
     """The same with all steps: another one where the model halts."""
-    copies: float
-    """Bytes of weights that a run keeps besides those of the model."""
-    saved: float
-    """Bytes of a checkpoint while it is written."""
     cached: float
     """Bytes of keys and values while a target as long as the longest of the sample is decoded."""
     halting: tuple[str, ...]
@@ -90,15 +111,18 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
-        task, most = self.task, "at most " if self.config.model.halts or self._by_length else ""
+        task, model = self.task, self.config.model
         counts = {"train": len(task.train), "validation": len(task.validation)}
         counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
+        most = "at most " if model.halts or self._by_length else ""
+        start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
+        more = f"; up to {full} with all steps" if model.halts else ""
         return [
             f"recipe      {self.config.recipe}",
             f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
-            f"memory      {self._memory()}",
+            f"memory      about {start} while training{more} (from updates of the initial model)",
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
@@ -110,15 +134,13 @@ class Estimate:
     def _by_length(self) -> bool:
         return self.config.model.by_length(decoder=False)
 
-    def _memory(self) -> str:
-        start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
-        more = f"; up to {full} with all steps" if self.config.model.halts else ""
-        return f"about {start} while training{more} (from updates of the initial model)"
-
     def _bytes(self, cost: UpdateCost) -> float:
         """The memory of an update, or that of a checkpoint being written between two updates, if that is more."""
+        weights, kept = 4.0 * self.parameters, self.config.training.average_checkpoints or 0
+        copies = weights * (1 + kept)  # the best, and those to average
+        saved = weights * (4 + kept + max(2, kept))  # each file as bytes, and the largest of them twice
         kernels = FURTHER_KERNELS if self.config.model.halts else 0.0
-        return cost.memory + self.copies + kernels + max(0.0, self.saved - cost.activations)
+        return cost.memory + copies + kernels + max(0.0, saved - cost.activations)
 
     def _time(self) -> str:
         training, seconds = self.config.training, self.start.seconds
@@ -135,23 +157,20 @@ class Estimate:
 
 def estimate(config: RunConfig, task: Task) -> Estimate:
     """Count operations on a model without memory, and measure a few updates of a real one."""
-    training, model = config.training, build_on_meta(task.configure(config.model))
-    batches, updates = sampled_batches(task.train, batch_tokens=training.batch_tokens)
+    model = build_on_meta(task.configure(config.model))
+    batches, updates = sampled_batches(task.train, batch_tokens=config.training.batch_tokens)
     by_length = sorted(batches, key=lambda batch: batch.source + batch.target)
     counted = [by_length[len(batches) * (2 * i + 1) // (2 * COUNTED_BATCHES)].indices for i in range(COUNTED_BATCHES)]
     collated = [collate([task.train[index] for index in indices], indices=indices) for indices in counted]
     start, full = measured_updates(config, task, counted=counted, largest=largest_batches(batches))
-    weights, kept = 4.0 * model.num_parameters(), training.average_checkpoints or 0
     return Estimate(
         config=config,
         task=task,
         parameters=model.num_parameters(),
         updates_per_epoch=updates,
-        flops=3 * mean(forward_flops(model, batch) for batch in collated),
+        flops=3 * statistics.mean(forward_flops(model, batch) for batch in collated),
         start=start,
         full=full,
-        copies=weights * (1 + kept),  # the best, and those to average
-        saved=weights * (4 + kept + max(2, kept)),  # each file as bytes, and the largest of them twice
         cached=cache_bytes(model, length=max(batch.target for batch in batches)),
         halting=tuple(halted_positions(model)),
     )
@@ -173,6 +192,106 @@ def measured_updates(
         return start, updates.cost(counted, largest=largest)
 
 
+class MeasuredUpdates:
+    """Updates of `model` on batches of `examples`, given as lists of their numbers."""
+
+    def __init__(
+        self, model: Model, examples: Sequence[Example], *, training: TrainingConfig, device: torch.device
+    ) -> None:
+        self.examples, self.training, self.device = examples, training, device
+        self.model = model.to(device).train()
+        prepare_units(model, training)
+        self.optimizer = optimizers.build_optimizer(model, training)
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        self.steps: list[float] = []
+        self.before = most_memory(device)
+
+    def cost(self, batches: Sequence[list[int]], *, largest: Sequence[list[int]]) -> UpdateCost:
+        """Return the mean time over `batches`, and the memory of the most expensive of `largest`."""
+        self.steps.clear()
+        share = self._share(batches[len(batches) // 2])
+        passes: list[list[float]] = []
+        while len(passes) < PASSES and sum(map(sum, passes)) < ENOUGH:
+            passes.append([self._seconds(indices, share) for indices in batches])
+        seconds = statistics.mean(statistics.median(times) for times in zip(*passes, strict=True))
+        factor = 1.0
+        for indices in largest:
+            part = _part(indices, share)
+            factor = max(factor, len(indices) / len(part))
+            self._backward(part)
+        activations = factor * (most_memory(self.device) - self.before)
+        return UpdateCost(
+            seconds=seconds + seconds_of(self._change, device=self.device),
+            memory=self.before + activations,
+            activations=activations,
+            steps=statistics.mean(self.steps),
+        )
+
+    def never_halt(self) -> None:
+        """Let every position take all steps from now on."""
+        for module in self.model.modules():
+            if isinstance(module, ACT):
+                torch.nn.init.constant_(module.bias, NEVER_HALTS)
+                torch.nn.init.zeros_(module.weight)
+
+    def _share(self, indices: list[int]) -> float:
+        """Return the part of the rows of a batch that is measured."""
+        few = indices[:PROBE_ROWS]
+        self._backward(few)
+        self._change()  # allocates the optimizer's state
+        return min(1.0, LONGEST * len(few) / (self._seconds(few, 1.0) * len(indices)))
+
+    def _seconds(self, indices: list[int], share: float) -> float:
+        """Return the time of a batch, from that of a part of its rows."""
+        part = _part(indices, share)
+        return seconds_of(lambda: self._backward(part), device=self.device) * len(indices) / len(part)
+
+    def _backward(self, indices: list[int]) -> None:
+        """The gradients of a batch, as an update computes them."""
+        training = self.training
+        batch = collate([self.examples[index] for index in indices], indices=indices).to(self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=training.precision == "bfloat16"):
+            loss = objective(
+                self.model,
+                batch,
+                label_smoothing=training.label_smoothing,
+                ponder_weight=training.ponder_weight,
+                step_loss="stop" if training.stage == "halting" else training.step_loss,
+            )
+        torch.autograd.backward(loss.total)
+        self.steps.append(float(loss.mean_steps))
+
+    def _change(self) -> None:
+        """The rest of an update: the norm of the gradient, clipping, and the optimizer."""
+        norm = float(optimizers.gradient_norm(self.model))
+        optimizers.clip(self.model, norm=norm, limit=self.training.clip_norm)
+        self.optimizer.step()
+
+
+def _part(indices: list[int], share: float) -> list[int]:
+    return indices[: max(1, round(share * len(indices)))]
+
+
+def seconds_of(work: Callable[[], object], *, device: torch.device) -> float:
+    """Time of one call, until a GPU has finished all its work."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
+    wait(device)
+    start = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def most_memory(device: torch.device) -> int:
+    """Return the largest memory that this process has had so far; on a GPU, that torch has allocated there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def halted_positions(model: Model) -> list[str]:
     """Say for each side of the model that halts whether halted positions are left out, or why not."""
     found = []
@@ -185,6 +304,15 @@ def halted_positions(model: Model) -> list[str]:
             kept = "are left out where this saves time" if reason is None else f"are computed: {reason}"
             found.append(f"{name}: halted positions {kept}")
     return found
+
+
+@dataclass(frozen=True)
+class SampledBatch:
+    """A batch of the sample: the numbers of its examples, and the positions of each row, padding included."""
+
+    indices: list[int]
+    source: int
+    target: int
 
 
 def sampled_batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[SampledBatch], int]:

@@ -8,9 +8,9 @@ import torch
 from configs import config_of
 from universal_transformer.data.example import Example
 from universal_transformer.registry import build
-from universal_transformer.training import update_cost
+from universal_transformer.training import dry_run
+from universal_transformer.training.dry_run import MeasuredUpdates
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.update_cost import MeasuredUpdates
 
 EXAMPLES = [Example(source=(5,) * (3 + number % 4), target=(6, 7, 2)) for number in range(40)]
 BATCHES = [list(range(12)), list(range(12, 40))]
@@ -46,16 +46,16 @@ def test_without_halting_all_steps_are_made():
 def test_a_part_of_the_rows_is_enough_where_time_grows_with_them(longest, monkeypatch):
     """A clock on which each row of a batch takes a second, and the optimizer nothing."""
     measured, rows = updates(), []
-    collate = update_cost.collate
-    monkeypatch.setattr(update_cost, "collate", lambda given, **k: rows.append(len(given)) or collate(given, **k))
+    collate = dry_run.collate
+    monkeypatch.setattr(dry_run, "collate", lambda given, **k: rows.append(len(given)) or collate(given, **k))
 
     def seconds_of(side, **_):
         rows.append(0)
         side()
         return float(rows[-1])
 
-    monkeypatch.setattr(update_cost, "seconds_of", seconds_of)
-    monkeypatch.setattr(update_cost, "LONGEST", longest)
+    monkeypatch.setattr(dry_run, "seconds_of", seconds_of)
+    monkeypatch.setattr(dry_run, "LONGEST", longest)
     cost = measured.cost(BATCHES, largest=BATCHES)
     assert cost.seconds == pytest.approx(statistics.mean(map(len, BATCHES)))
-    assert max(rows) == (28 if longest == 1e9 else update_cost.PROBE_ROWS)
+    assert max(rows) == (28 if longest == 1e9 else dry_run.PROBE_ROWS)
