@@ -7,9 +7,8 @@ from universal_transformer.data.example import NO_CLASS, PADDING, Example
 from universal_transformer.nn.context import Kept
 from universal_transformer.registry import build
 from universal_transformer.training.batches import Part, counts_of
-from universal_transformer.training.objective import NEVER, objective
+from universal_transformer.training.objective import NEVER, cross_entropies, objective, stop_loss
 from universal_transformer.training.processes import ALONE
-from universal_transformer.training.step_losses import cross_entropies, stop_loss
 from universal_transformer.typed import replaced
 
 from . import tiny

@@ -5,7 +5,7 @@ from universal_transformer.registry import build
 from universal_transformer.runs.trainer import train
 from universal_transformer.training.run import TrainingRun
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.selection import RunningMean, WeightSelection
+from universal_transformer.training.selection import WeightSelection
 
 from . import tiny
 
@@ -31,15 +31,16 @@ def test_the_average_is_the_mean_of_the_last_few(count):
 
 
 def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
-    model, mean, expected = build(tiny.task().configure(tiny.model_config())), RunningMean(0.9), None
+    model, expected = build(tiny.task().configure(tiny.model_config())), None
+    selection = WeightSelection(TrainingConfig(max_updates=1, ema_decay=0.9))
     for update in range(1, 100):
         for tensor in model.tensors().values():
             tensor.detach().fill_(float(update))
-        mean.add(model, update=update)
+        selection.add_update(model, update=update)
         decay = min(0.9, (1 + update) / (10 + update))
         expected = float(update) if expected is None else decay * expected + (1 - decay) * update
-        assert mean.weights.keys() == model.tensors().keys()
-        assert all(float(tensor.mean()) == pytest.approx(expected, rel=1e-4) for tensor in mean.weights.values())
+        assert selection.running.keys() == model.tensors().keys()
+        assert all(float(tensor.mean()) == pytest.approx(expected, rel=1e-4) for tensor in selection.running.values())
 
 
 @pytest.mark.parametrize(

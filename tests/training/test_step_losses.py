@@ -8,7 +8,7 @@ import torch
 from configs import with_fields
 from universal_transformer.errors import UserError
 from universal_transformer.nn.trace import Trace
-from universal_transformer.training.step_losses import (
+from universal_transformer.training.objective import (
     MARGIN,
     cross_entropies,
     deep_supervision,

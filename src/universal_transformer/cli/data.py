@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.output import FAILED, note, say
-from universal_transformer.cli.parser import OptionForm, Place, options_of, page, refuse_rest
+from universal_transformer.cli.parser import OptionForm, Place, options_of, refuse_rest
 from universal_transformer.cli.shared_options import OnData
 from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import show_path
@@ -25,19 +25,12 @@ class Data(OnData):
     """What to do."""
     name: Annotated[str, OptionForm("NAME", place=Place.WORD)] = ""
     """The data set, for fetch and check (check without a name: all); or a recipe and its fields, for check: ut data
-    check pairs --data.train FILE."""
+    check pairs --data.train FILE (ut train pairs --help shows them)."""
     fields: Annotated[tuple[str, ...], OptionForm(place=Place.FIELDS)] = ()
-    help: bool = False
-    """Show this page, or of a recipe to check also its fields."""
-    help_all: bool = False
-    """Of a recipe, show every field."""
 
     def __call__(self) -> int:
         """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
-        of_recipe = self.action == "check" and self.name != "" and _is_recipe(self.name)
-        if self.help or self.help_all:
-            return self._help(self.name if of_recipe else "")
-        if of_recipe:
+        if self.action == "check" and self.name != "" and _is_recipe(self.name):
             return _check_recipe(self.name, self.fields)
         refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
@@ -55,22 +48,6 @@ class Data(OnData):
             (self.name not in DATASETS, f"no data set {self.name!r}{near}; known are {known}"),
         )
         return _fetch(self.name) if self.action == "fetch" else _check(self.name)
-
-    def _help(self, recipe: str) -> int:
-        options = list(options_of(Data))
-        if not recipe:
-            print(page("ut data", Data.__doc__ or "", {"options": options}))
-            return 0
-        from universal_transformer.cli.fields import fields_page
-        from universal_transformer.recipes import RECIPES
-
-        prog, about = f"ut data check {recipe}", _check_recipe.__doc__ or ""
-        usage = f"{prog} [--field value ...]"
-        everything = self.help_all
-        print(
-            fields_page(RECIPES[recipe](), prog=prog, usage=usage, description=about, options=[], everything=everything)
-        )
-        return 0
 
 
 def _list() -> int:
@@ -136,10 +113,7 @@ def _check_recipe(name: str, fields: Sequence[str]) -> int:
     from universal_transformer.training.data_lines import data_lines
 
     task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
-    counts = {"train": len(task.train), "validation": len(task.validation)}
-    counts |= {part: len(examples) for part, examples in task.test.items()}
-    lines = [f"examples    {', '.join(f'{part} {count:,}' for part, count in counts.items())}", *data_lines(task)]
-    say("\n".join([*lines, *(f"note        {text}" for text in task.notes)]))
+    say("\n".join([*data_lines(task), *(f"note        {text}" for text in task.notes)]))
     return 0
 
 

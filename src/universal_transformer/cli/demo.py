@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from universal_transformer.cli.output import INTERRUPTED, note
 from universal_transformer.cli.shared_options import Folder
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted
 from universal_transformer.runs.folder import CONFIG
-
-if TYPE_CHECKING:
-    from universal_transformer.evaluation.report import Report
 
 RECIPE, FOLDER = "stories", "runs/demo"
 
@@ -31,16 +27,12 @@ class Demo:
         if not _train(folder):
             note(f"call {_command(folder)} again to continue")
             return INTERRUPTED
-        from universal_transformer.cli.evaluate import evaluate_run, save_report
-        from universal_transformer.cli.plot import draw
-        from universal_transformer.runs.opened import open_with_task
+        from universal_transformer.cli.evaluate import Evaluate
+        from universal_transformer.cli.plot import Plot
 
-        run, task = open_with_task(folder)
-        report, name = evaluate_run(run, task)
-        print(*_results(report), sep="\n")
-        save_report(report, run, name=name)
-        print(f"report: {draw(run, task, report)} (open it in a browser)")
-        print(f"all figures: ut evaluate {quoted(folder)}; your own stories: ut predict {quoted(folder)} FILE")
+        Evaluate(run=self.run, calibration=False)()
+        Plot(run=self.run)()
+        print(f"open the report in a browser; your own stories: ut predict {quoted(folder)} FILE")
         return 0
 
 
@@ -69,19 +61,3 @@ def _command(folder: Path) -> str:
     if folder == Path(FOLDER):
         return "ut demo (or make demo)"
     return f"ut demo --run {quoted(folder)}"
-
-
-def _results(report: Report) -> list[str]:
-    """Return error and mean ponder time by number of supporting facts, as lines."""
-    from universal_transformer.evaluation.report import show_steps
-
-    ponder = {found.num_supports: show_steps(found.steps) for found in report.steps_by_supports}
-    lines = [
-        "",
-        f"{'questions that need':<20}  {'examples':>8}  {'error':>8}  {'steps a fact (mean ± sd)':>24}",
-    ]
-    for row in [*report.rows, *report.totals]:
-        digits = "".join(letter for letter in row.group if letter.isdigit())
-        steps = ponder.get(int(digits), "") if digits else show_steps(row.steps[0])
-        lines.append(f"{row.group or 'all':<20}  {row.count:>8,}  {row.metrics['error']:>6.2f} %  {steps:>24}")
-    return [*lines, *(f"warning: {text}" for text in report.warnings), ""]

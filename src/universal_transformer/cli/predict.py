@@ -113,7 +113,7 @@ class _Results:
         self._failures = self._shown = 0
         self._cut: list[int] = []
         self._stopped: UserError | None = None
-        self._there: int | None = None
+        self._there: int | None = None  # the highest number of a file that was there before
 
     def examples(self, outcomes: Iterator[tuple[Example, str] | str]) -> Iterator[Example]:
         """Yield the examples among `outcomes`: an example and its line, or an error message for a line without one."""
@@ -140,7 +140,9 @@ class _Results:
         if not answer.finished:
             self._cut.append(self._shown)
         answer = with_words(answer, codec=self._codec, line=line, example=example)
-        self._note_unknown(answer.unknown)
+        if unknown := answer.unknown:
+            words = ", ".join(map(show, unknown[:MOST_UNKNOWN])) + ", …" * (len(unknown) > MOST_UNKNOWN)
+            note(error_line(f"warning: output line {self._shown}: the model does not know {words}"))
         if fault := self._codec.target.fault(answer.text):
             note(error_line(f"warning: output line {self._shown}: {fault}"))
         for text in example.notes:
@@ -155,21 +157,17 @@ class _Results:
         """Write an answer that is a file, numbered by its line, after those that are there; return its path."""
         from universal_transformer.files import write_bytes
 
-        path = self._folder
+        path, suffix = self._folder, self._codec.target.suffix
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if self._there is None:
-                self._there = _highest(self._folder, suffix=self._codec.target.suffix)
-            path = self._folder / f"{self._there + self._shown:04d}{self._codec.target.suffix}"
+                there = (file.stem for file in self._folder.glob(f"*{suffix}"))
+                self._there = max((int(stem) for stem in there if stem.isdecimal()), default=0)
+            path = self._folder / f"{self._there + self._shown:04d}{suffix}"
             write_bytes(path, content)
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
         return str(path)
-
-    def _note_unknown(self, unknown: list[str]) -> None:
-        if unknown:
-            words = ", ".join(map(show, unknown[:MOST_UNKNOWN])) + ", …" * (len(unknown) > MOST_UNKNOWN)
-            note(error_line(f"warning: output line {self._shown}: the model does not know {words}"))
 
     def end(self) -> int:
         """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""
@@ -190,11 +188,6 @@ class _Results:
             self._shown += 1
             note(error_line(str(reason)))
             say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
-
-
-def _highest(folder: Path, *, suffix: str) -> int:
-    """Return the highest number that is the name of a file; 0 if there is none."""
-    return max((int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdecimal()), default=0)
 
 
 def _draws(config: BaseConfig) -> bool:

@@ -183,11 +183,11 @@ class Train(OnData):
             config = read_config(Path(self.resume)) if self.resume else _recipe(name)
             about = summary(RECIPES[config.recipe]) if config.recipe in RECIPES else ""
             prog = "ut train --resume RUN" if self.resume else f"ut train {name}"
-            print(
-                fields_page(
-                    config, prog=prog, usage=USAGE, description=about, options=options, everything=self.help_all
-                )
+            everything = self.help_all
+            shown = fields_page(
+                config, prog=prog, usage=USAGE, description=about, options=options, everything=everything
             )
+            print(shown)
             return 0
         print(page("ut train", Train.__doc__ or "", {"options": options}, usage=USAGE))
         width = max(map(len, RECIPES))
@@ -209,11 +209,7 @@ def start(
     from universal_transformer.training.data_lines import data_lines
 
     if not quiet:
-        # without test files the validation examples are the test set: they are listed once
-        counts = [f"{len(task.train):,} examples to train on", f"{len(task.validation):,} to validate"]
-        counts += [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
-        say(f"{task.name}: {', '.join(counts)}")
-        say("\n".join([*data_lines(task), f"run folder: {folder}"]))
+        say("\n".join([f"data        {task.name}", *data_lines(task), f"run folder  {folder}"]))
         sys.stdout.flush()
     from universal_transformer.runs.trainer import train
 

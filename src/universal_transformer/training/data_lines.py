@@ -1,4 +1,4 @@
-"""What the data of a run look like as tokens: sizes, lengths, unknown tokens and three examples."""
+"""What the data of a run look like: their number, and as tokens lengths, unknown tokens and three examples."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ WIDTH = 100
 
 
 def data_lines(task: Task) -> list[str]:
-    """Return the lines on the data of a task whose codec reads text; none for another task."""
-    codec = task.codec
+    """Return a line on the number of examples, and of a task whose codec reads text further lines."""
+    codec, counts = task.codec, {"train": len(task.train), "validation": len(task.validation)}
+    # without test files the validation examples are the test set: they are listed once
+    counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
+    lines = [f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}"]
     if not codec.vocabulary:
-        return []
+        return lines
     sample = spread(task.train, count=SAMPLE)
-    lines = [f"vocabulary  {codec.vocabulary}"]
+    lines.append(f"vocabulary  {codec.vocabulary}")
     sides = {"source": [_ids(one.source) for one in sample], "target": [_ids(one.target) for one in sample]}
     for name, lengths in ((name, [len(ids) for ids in side]) for name, side in sides.items()):
         if any(lengths):

@@ -111,23 +111,20 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
-        task, model = self.task, self.config.model
-        counts = {"train": len(task.train), "validation": len(task.validation)}
-        counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
+        model = self.config.model
         most = "at most " if model.halts or self._by_length else ""
         start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
         more = f"; up to {full} with all steps" if model.halts else ""
         return [
             f"recipe      {self.config.recipe}",
-            f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      about {start} while training{more} (from updates of the initial model)",
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
-            *data_lines(task),
-            *(f"note        {text}" for text in task.notes),
+            *data_lines(self.task),
+            *(f"note        {text}" for text in self.task.notes),
         ]
 
     @property

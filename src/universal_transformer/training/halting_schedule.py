@@ -1,7 +1,7 @@
 """When halting units are trained: from the first update, after a delay, or alone in a second stage.
 
 The second stage keeps all other weights of a model that was trained at a fixed or random depth. It fits the unit, in
-minutes, to the step after which no later one predicts better (`step_losses.stop_loss`; the two stages are those of
+minutes, to the step after which no later one predicts better (`objective.stop_loss`; the two stages are those of
 Ouro, arXiv 2510.25741). The output is the last state (D8): the model computes the same as before where no position
 stops. The output of one that was trained with ACT was the weighted mean of its states.
 """
@@ -20,7 +20,6 @@ from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import read_json, show_path
 from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.manifest import MODEL
-from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import ModelConfig, config_from_dict
 from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.step_config import HaltingConfig
@@ -63,15 +62,6 @@ def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> flo
     if halting_delayed(config, update=update, seconds=seconds):
         return 0.0
     return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
-
-
-def decides(model: Model, config: TrainingConfig) -> bool:
-    """Return whether the steps of an update are those that halting decided on, of the same cap as in other updates.
-
-    At random depth the cap differs from update to update. Where the unit is fitted alone, and where the loss is an
-    expectation over steps (rule ponder), all positions make all steps.
-    """
-    return config.stage == "all" and config.depth == "fixed" and not model.config.expects_loss
 
 
 @torch.no_grad()

@@ -95,12 +95,7 @@ class Clock:
 
     def interrupting(self, stop: Callable[[], bool]) -> Callable[[], bool]:
         """Return what ends a validation before its end: nothing among several processes, which make the same calls."""
-        return stop if self.processes.size == 1 else never
-
-
-def never() -> bool:
-    """No stop is asked for."""
-    return False
+        return stop if self.processes.size == 1 else lambda: False
 
 
 def started() -> Processes:

@@ -27,7 +27,7 @@ from universal_transformer.training.replica import backward, connected, gathered
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, WeightSelection
 from universal_transformer.training.validation import SIDES, Interrupted, TaskMetric, Validation, ValidationScore
-from universal_transformer.training.watches import CollapseWatch, OutlierWatch, watch_halting
+from universal_transformer.training.watches import CollapseWatch, OutlierWatch
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
@@ -205,7 +205,7 @@ class TrainingRun:
         if outlier is None:
             optimizer.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
             self.optimizer.step()
-            self.selection.running.add(model, update=update)
+            self.selection.add_update(model, update=update)
         self.optimizer.zero_grad(set_to_none=True)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
         state.examples += num_examples
@@ -229,10 +229,15 @@ class TrainingRun:
         if state.update % training.log_every == 0:
             self.write("update", line_of(state.window, traces) | {"learning_rate": rate, "epoch": state.epoch})
             updates, state.window = int(state.window["updates"]), {}
-            decides = halting_schedule.decides(self.model, training) and not self.halting_delayed(state.update)
-            watched, config = traces if decides else {}, self.model.config
-            for text in watch_halting(state.collapse, watched, config, updates=updates, processes=self.divided):
-                self.warn(text)
+            # at random depth the cap differs between updates; in a second stage, and with a loss that is an expectation
+            # over steps (rule ponder), all positions make all steps
+            decides = training.stage == "all" and training.depth == "fixed" and not self.model.config.expects_loss
+            decides = decides and not self.halting_delayed(state.update)
+            for side, watch in state.collapse.items():
+                most = self.model.config.max_steps_of(decoder=side == "decoder")
+                trace = traces.get(side) if decides else None
+                if text := watch.inspect(trace, side=side, max_steps=most, updates=updates, processes=self.divided):
+                    self.warn(text)
         self.journal.shown.show(status(self, values, traces))
 
     def validate(self, stop: StopRequest) -> None:
@@ -321,7 +326,7 @@ def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     choice. The choice is not part of the checkpoint, so that a run that continues later is not changed by it. The model
     is whole in every process afterwards, with weights that were tried last.
     """
-    state, mean = run.state, run.selection.running.tensors()
+    state, mean = run.state, run.selection.tensors()["ema"]
     make_whole(run.call)
     last = selection.copy_weights(run.model)
     chosen = Candidate("last", None, last)

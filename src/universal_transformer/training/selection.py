@@ -16,52 +16,33 @@ from universal_transformer.training.run_config import TrainingConfig
 Choice = Literal["best", "last", "average", "ema"]
 
 
-class RunningMean:
-    """The exponential moving average ``a ← d a + (1 - d) θ`` after update u, with ``a = θ`` at first.
+class WeightSelection:
+    """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean.
 
-    The decay is ``d = min(decay, (1 + u) / (10 + u))``: the smaller d of early updates soon forgets the initial weights
-    (as TensorFlow's ExponentialMovingAverage does). `torch.optim.swa_utils.AveragedModel` copies the whole module,
-    which weights in shards refuse.
+    The running mean is ``a ← d a + (1 - d) θ`` after update u, with ``a = θ`` at first. The decay is
+    ``d = min(ema_decay, (1 + u) / (10 + u))``: the smaller d of early updates soon forgets the initial weights (as
+    TensorFlow's ExponentialMovingAverage does). `torch.optim.swa_utils.AveragedModel` copies the whole module, which
+    weights in shards refuse.
     """
 
-    def __init__(self, decay: float | None) -> None:
-        self.decay = decay
-        self.weights: dict[str, Tensor] = {}
+    def __init__(self, training: TrainingConfig) -> None:
+        self.decay = training.ema_decay
+        self.best: dict[str, Tensor] = {}
+        self.last: deque[dict[str, Tensor]] = deque(maxlen=training.average_checkpoints or 0)
+        self.running: dict[str, Tensor] = {}
         """Empty without a decay, and before the first update."""
 
     @torch.no_grad()
-    def add(self, model: Pretrained, *, update: int) -> None:
-        """Add the weights after an update, which counts from 1."""
+    def add_update(self, model: Pretrained, *, update: int) -> None:
+        """Add the weights after an update, which counts from 1, to the running mean."""
         if self.decay is None:
             return
-        if not self.weights:
-            self.weights = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
+        if not self.running:
+            self.running = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
             return
         share = 1.0 - min(self.decay, (1 + update) / (10 + update))
         for name, tensor in model.tensors().items():
-            self.weights[name].lerp_(tensor, share)
-
-    def load(self, tensors: Mapping[str, Tensor], *, like: Pretrained) -> None:
-        """Take the mean that a checkpoint holds, divided over processes as the weights are."""
-        device = next(like.parameters()).device
-        self.weights = {  # in the order of the model: that of a file differs between processes
-            name: divided_as(tensor, tensors[name].to(device, copy=True))
-            for name, tensor in like.tensors().items()
-            if name in tensors
-        }
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the mean, whole."""
-        return {name: whole(tensor) for name, tensor in self.weights.items()}
-
-
-class WeightSelection:
-    """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean."""
-
-    def __init__(self, training: TrainingConfig) -> None:
-        self.best: dict[str, Tensor] = {}
-        self.last: deque[dict[str, Tensor]] = deque(maxlen=training.average_checkpoints or 0)
-        self.running = RunningMean(training.ema_decay)
+            self.running[name].lerp_(tensor, share)
 
     def add(self, weights: dict[str, Tensor]) -> None:
         """Add the weights of a validation to those whose mean is a candidate."""
@@ -77,14 +58,19 @@ class WeightSelection:
         }
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Return all weights by name, as the parts of a checkpoint; those of the last validations oldest first."""
+        """Return all weights by name, whole, as the parts of a checkpoint; of the last validations oldest first."""
         last = {f"{index}/{name}": t for index, weights in enumerate(self.last) for name, t in weights.items()}
-        return {"best": self.best, "averaged": last, "ema": self.running.tensors()}
+        running = {name: whole(tensor) for name, tensor in self.running.items()}
+        return {"best": self.best, "averaged": last, "ema": running}
 
     def load(self, tensors: Mapping[str, Mapping[str, Tensor]], *, like: Pretrained) -> None:
-        """Undo `tensors`."""
-        self.best = dict(tensors["best"])
-        self.running.load(tensors["ema"], like=like)
+        """Undo `tensors`; the running mean is divided over processes as the weights of `like` are."""
+        self.best, device = dict(tensors["best"]), next(like.parameters()).device
+        self.running = {  # in the order of the model: that of a file differs between processes
+            name: divided_as(tensor, tensors["ema"][name].to(device, copy=True))
+            for name, tensor in like.tensors().items()
+            if name in tensors["ema"]
+        }
         by_index: dict[int, dict[str, Tensor]] = {}
         for full_name, tensor in tensors["averaged"].items():
             index, _, name = full_name.partition("/")

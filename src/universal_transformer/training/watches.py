@@ -16,7 +16,6 @@ import torch
 
 from universal_transformer.evaluation.collapse import describe, kind_of_collapse
 from universal_transformer.evaluation.report import Side
-from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.processes import ALONE, Processes
 
@@ -114,20 +113,3 @@ class CollapseWatch:
             f"halting has collapsed ({kind}): in each of the last {self.looks} updates looked at, of {self.updates}, "
             f"{meaning}"
         )
-
-
-def watch_halting(
-    watches: Mapping[Side, CollapseWatch],
-    traces: Mapping[Side, Trace],
-    config: AnyModelConfig,
-    *,
-    updates: int,
-    processes: Processes,
-) -> list[str]:
-    """Return a warning for each side whose halting has collapsed, by the traces of the last of so many updates."""
-    warnings = []
-    for side, watch in watches.items():
-        most = config.max_steps_of(decoder=side == "decoder")
-        text = watch.inspect(traces.get(side), side=side, max_steps=most, updates=updates, processes=processes)
-        warnings += [text] if text else []
-    return warnings
