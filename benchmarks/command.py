@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -53,8 +53,8 @@ class Bench:
         self._check()
         import torch
 
-        from benchmarks.figures import draw_saving
         from benchmarks.result import Settings, markdown, render, report
+        from benchmarks.sweep import draw_saving
 
         before = torch.get_num_threads()
         if self.threads:
@@ -65,7 +65,8 @@ class Bench:
         try:
             for name in self.cases or [case for case in CASES if case != "gpu"]:
                 note(f"bench {name}: {CASES[name]}")
-                measurements += import_module(f"benchmarks.{name}").run(settings)
+                found = import_module(f"benchmarks.{name}").run(settings)
+                measurements += [replace(measurement, case=name) for measurement in found]
             results = report(measurements, settings=settings)
         finally:
             torch.set_num_threads(before)

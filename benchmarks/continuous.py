@@ -134,7 +134,6 @@ def compare(workload: BenchmarkSizes, *, share: float, least: float | None, sett
     ):
         found.append(
             Measurement(
-                case="continuous",
                 name=f"decode halting, over {over}: {name}",
                 shape=vars(workload),
                 **comparison(times, ours="continuous", over=over),

@@ -97,7 +97,6 @@ def compare(
     required = {"T5": (LEAST[dtype], None), "T5 float32": (None, None), "products": (0.6, 1.0)}
     return [
         Measurement(
-            case="decode",
             name=f"share of the matrix products: {shape}" if bound else f"{shape}, {tokens} tokens",
             dtype=str(dtype).removeprefix("torch."),
             shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens},

@@ -1,35 +1,30 @@
 """``ut bench gpu``: training, halting and decoding in bfloat16, compared with the rate of matrix products."""
 
-import dataclasses
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks.decode import endless
-from benchmarks.halting import in_both_forms, infer, train
-from benchmarks.peak_memory import peak_bytes
+from benchmarks.halting import compact_over_masked
 from benchmarks.random_models import (
     QUICK,
     BenchmarkSizes,
-    bound,
-    calibrate,
     encoder,
     inputs,
-    step_statistics,
 )
 from benchmarks.result import Measurement, Settings
-from benchmarks.timing import Side, alternate, comparison, medians
+from benchmarks.timing import Side, alternate, medians, peak_bytes
 from benchmarks.train import StatesEncoder, flops, step
 from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.errors import UserError
-from universal_transformer.execution.compaction import HaltingExecution
 
 FIXED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
-HALTING = dataclasses.replace(FIXED, max_steps=10)
-TRAINED = dataclasses.replace(HALTING, batch=32)
+HALTING = replace(FIXED, max_steps=10)
+TRAINED = replace(HALTING, batch=32)
 DECODED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=256, length=64, max_steps=6)
 MATRIX, PRODUCTS, VOCABULARY, NEW_TOKENS = 8192, 8, 32_000, 64
 FIXED_SHARE, HALTING_SHARE = 0.5, 0.7
@@ -47,7 +42,6 @@ def matrix_rate(size: int, *, device: torch.device, settings: Settings) -> Measu
     times = alternate({"product": side}, seconds=settings.seconds, least=20, device=device)
     middle = {name: seconds / PRODUCTS for name, seconds in medians(times).items()}
     return Measurement(
-        case="gpu",
         name=f"matrix product {size} x {size}",
         dtype="bfloat16",
         seconds=middle,
@@ -70,7 +64,6 @@ def fixed(
     seconds = medians(times)["ours"]
     reached = flops(shape) / seconds
     return Measurement(
-        case="gpu",
         name=f"training, {'compiled' if compile_block else 'eager'}: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
@@ -92,28 +85,9 @@ def fixed(
 def halting(shape: BenchmarkSizes, *, training: bool, device: torch.device, settings: Settings) -> Measurement:
     """The compact loop compared with the masked loop, in bfloat16 autocast."""
     module = encoder(shape, halting=True).to(device).train(training)
-    states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
-
-    def work(form: HaltingExecution) -> None:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            if training:
-                train(module, states, direction, form=form)
-            else:
-                infer(module, states, form=form)
-
-    with torch.autocast(device.type, dtype=torch.bfloat16):
-        trace = calibrate(module, states, share=0.3)
-    times = alternate(in_both_forms(work), seconds=settings.seconds, device=device)
-    return Measurement(
-        case="gpu",
-        name=f"halting {'training' if training else 'inference'}, compact over masked: {shape}",
-        dtype="bfloat16",
-        shape=vars(shape),
-        **comparison(times, ours="compact", over="masked"),
-        bound=bound(trace),
-        least=HALTING_SHARE,
-        details=step_statistics(trace, max_steps=shape.max_steps),
-    )
+    name = f"halting {'training' if training else 'inference'}, compact over masked"
+    compare = partial(compact_over_masked, dtype=torch.bfloat16, device=device, settings=settings)
+    return replace(compare(module, shape, share=0.3, name=name), least=HALTING_SHARE)
 
 
 def decoding(
@@ -126,7 +100,6 @@ def decoding(
     times = alternate(sides, seconds=settings.seconds, least=3, device=device)
     seconds = medians(times)["ours"]
     return Measurement(
-        case="gpu",
         name=f"decoding: {shape}, {tokens} tokens",
         dtype="bfloat16",
         shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens},
@@ -141,7 +114,7 @@ def attempt(name: str, work: Callable[[], Measurement]) -> Measurement:
     try:
         return work()
     except Exception as error:  # a compiler or a driver may raise any exception
-        return Measurement(case="gpu", name=f"{name}: failed", details={"error": f"{type(error).__name__}: {error}"})
+        return Measurement(name=f"{name}: failed", details={"error": f"{type(error).__name__}: {error}"})
     finally:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

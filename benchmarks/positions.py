@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import distributed, multiprocessing
 
-from benchmarks.peak_memory import peak_bytes
 from benchmarks.random_models import BenchmarkSizes, apply, encoder, inputs
 from benchmarks.result import Measurement, Settings
+from benchmarks.timing import peak_bytes
 from universal_transformer.execution.context_parallel import make_context_parallel
 
 SIZES = BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=512, max_steps=6)
@@ -38,7 +38,6 @@ def _compare(shape: BenchmarkSizes, *, size: int, own: dict[str, Any], alone: di
     what = f"{size} process{'es' if size > 1 else ''}: {shape}"
     details = {"by": "positions", "processes": size, **own}
     time_taken = Measurement(
-        case="positions",
         name=f"time of each of {what}",
         shape=vars(shape),
         seconds={"pass": own["seconds"], "processor": own["processor_seconds"]},

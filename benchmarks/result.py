@@ -15,14 +15,14 @@ PACKAGES = ("universal-transformer", "torch", "transformers", "x-transformers")
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One comparison. ``seconds`` are the medians of the time of one call of each side.
+    """One comparison of a ``case``. ``seconds`` are the medians of the time of one call of each side.
 
     ``ratio`` is how many times faster ``ours`` is than ``over``, the median over turns. ``bound`` is the largest
     possible ratio, or ``None``. ``least`` is the required ``share``, or the required ``ratio`` if there is no bound.
     """
 
-    case: str
     name: str
+    case: str = ""
     dtype: str = "float32"
     shape: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -27,7 +27,6 @@ def run(settings: Settings) -> list[Measurement]:
     times = alternate(sides, seconds=settings.seconds, least=1 if settings.quick else 5, most=15, warm_up=1)
     help_seconds = medians(times)["ut --help"]
     answer = Measurement(
-        case="startup",
         name=f"ut --help in {LIMIT} s",
         seconds={"ut --help": help_seconds},
         turns=len(times["ut --help"]),
@@ -38,7 +37,6 @@ def run(settings: Settings) -> list[Measurement]:
     )
     imports = [
         Measurement(
-            case="startup",
             name=f"{name}, over import torch",
             **comparison({name: times[name], "import torch": times["import torch"]}, ours=name, over="import torch"),
             least=1 / 1.1,

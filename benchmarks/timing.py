@@ -1,4 +1,4 @@
-"""Time the sides of a comparison in turns, and compute the ratio of their times."""
+"""The time of the sides of a comparison, measured in turns, the ratio of their times, and the peak memory of one."""
 
 import statistics
 import time
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from universal_transformer.training.dry_run import seconds_of
 
@@ -53,3 +54,29 @@ def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The median of each side."""
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak_bytes(work: Side, *, device: torch.device) -> int:
+    """Return the peak of the memory in use, minus what was in use before.
+
+    On a GPU this is the allocator's figure. On a CPU it is the largest sum, in order of time, of the allocations and
+    releases that the profiler records for torch's allocator: activations, temporary tensors and all that autograd
+    keeps. Memory that kernels allocate by other means (packed weights, for example) is not included.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
+        work()
+    results = recorded.profiler.kineto_results if recorded.profiler is not None else None
+    assert results is not None
+    changes = sorted((event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]")
+    held = peak = 0
+    for _, change in changes:
+        held += change
+        peak = max(peak, held)
+    return peak

@@ -71,7 +71,6 @@ def against_peers(shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, se
     ratios = {name: median_ratio(times[name], times["ours"]) for name in times if name != "ours"}
     best = min(ratios, key=ratios.__getitem__)
     return Measurement(
-        case="train",
         name=str(shape),
         dtype=str(dtype).removeprefix("torch."),
         shape=vars(shape),
@@ -92,7 +91,6 @@ def bfloat16(shape: BenchmarkSizes, *, settings: Settings) -> Measurement:
     )
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
-        case="train",
         name=f"autocast over float32: {shape}",
         dtype="bfloat16",
         shape=vars(shape),

@@ -25,7 +25,7 @@ from torch.distributed.tensor import DTensor
 
 from study import PROJECT, STUDIES, write_page
 
-from benchmarks.peak_memory import peak_bytes
+from benchmarks.timing import peak_bytes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.trainer import train
 from universal_transformer.training.provenance import hardware

@@ -9,9 +9,9 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.command import CASES
-from benchmarks.figures import draw_saving
 from benchmarks.peers import installed
 from benchmarks.result import Settings, markdown, render
+from benchmarks.sweep import draw_saving
 from universal_transformer.cli import main
 
 SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in ("train", "continuous", "startup", "positions")]

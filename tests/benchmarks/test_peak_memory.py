@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.peak_memory import peak_bytes
+from benchmarks.timing import peak_bytes
 
 CPU = torch.device("cpu")
 MEGABYTE = 2**20

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from benchmarks.peak_memory import peak_bytes
+from benchmarks.timing import peak_bytes
 from configs import config_of
 from small import WIDTH, go, right_padding, small_recurrence
 from universal_transformer.models.depth import recurrence
