@@ -108,15 +108,14 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
     """Raise NonFiniteError, which names the first faulty parameter, before anything has been changed."""
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    parts = [f"the loss is {loss:g}, the gradient norm {norm:g}"]
-    for name, parameter in model.named_parameters():
-        if not whole(parameter).isfinite().all():
-            parts.append(f"first weight that is not finite: {name}")
-            break
-        if parameter.grad is not None and not whole(parameter.grad).isfinite().all():
-            parts.append(f"first gradient that is not finite: {name}")
-            break
-    raise NonFiniteError(f"update {update}: {'; '.join(parts)}; the update was not made")
+    faulty = (
+        f"; first {what} that is not finite: {name}"
+        for name, parameter in model.named_parameters()
+        for what, tensor in (("weight", parameter), ("gradient", parameter.grad))
+        if tensor is not None and not whole(tensor).isfinite().all()
+    )
+    found = f"the loss is {loss:g}, the gradient norm {norm:g}{next(faulty, '')}"
+    raise NonFiniteError(f"update {update}: {found}; the update was not made")
 
 
 def refuse_to_save(tensors: Mapping[str, Mapping[str, Tensor]], *, update: int) -> None:
@@ -142,19 +141,9 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[str, Tensor]) -> None:
     """Undo `optimizer_tensors`."""
-    states: dict[str, dict[str, Tensor]] = {}
-    for full_name, value in tensors.items():
-        name, _, key = full_name.rpartition("/")
-        states.setdefault(name, {})[key] = value
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
-    packed: dict[str, Any] = optimizer.state_dict()
-    parameters = dict(model.named_parameters())
-    packed["state"] = {
-        index: {
-            key: value if key == "step" else divided_as(parameters[name], value) for key, value in states[name].items()
-        }
-        for index, name in enumerate(ordered)
-        if name in states
-    }
-    optimizer.load_state_dict(packed)
+    for name, parameter in model.named_parameters():
+        if f"{name}/step" in tensors:
+            state = {key: tensors[f"{name}/{key}"].to(parameter.device) for key in MOMENTS}
+            optimizer.state[parameter] = {
+                key: value if key == "step" else divided_as(parameter, value) for key, value in state.items()
+            }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -229,15 +229,8 @@ class TrainingRun:
         if state.update % training.log_every == 0:
             self.write("update", line_of(state.window, traces) | {"learning_rate": rate, "epoch": state.epoch})
             updates, state.window = int(state.window["updates"]), {}
-            # at random depth the cap differs between updates; in a second stage, and with a loss that is an expectation
-            # over steps (rule ponder), all positions make all steps
-            decides = training.stage == "all" and training.depth == "fixed" and not self.model.config.expects_loss
-            decides = decides and not self.halting_delayed(state.update)
-            for side, watch in state.collapse.items():
-                most = self.model.config.max_steps_of(decoder=side == "decoder")
-                trace = traces.get(side) if decides else None
-                if text := watch.inspect(trace, side=side, max_steps=most, updates=updates, processes=self.divided):
-                    self.warn(text)
+            for text in collapsed(self, traces, updates=updates):
+                self.warn(text)
         self.journal.shown.show(status(self, values, traces))
 
     def validate(self, stop: StopRequest) -> None:
@@ -295,6 +288,19 @@ def line_of(window: Mapping[str, float], sides: Iterable[Side]) -> dict[str, Val
     averaged = (*AVERAGED, *(f"{side}_steps" for side in sides))
     line: dict[str, Value] = {name: window[name] / window["updates"] for name in averaged}
     return line | {f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")}
+
+
+def collapsed(run: TrainingRun, traces: Mapping[Side, Trace], *, updates: int) -> Iterator[str]:
+    """Yield a warning for each side whose halting has collapsed, by the last of so many updates."""
+    training, config = run.training, run.model.config
+    # at random depth the cap differs between updates; in a second stage, and where the loss is an expectation over
+    # steps (rule ponder), all positions make all steps
+    decides = training.stage == "all" and training.depth == "fixed" and not config.expects_loss
+    decides = decides and not run.halting_delayed(run.state.update)
+    for side, watch in run.state.collapse.items():
+        trace, most = traces.get(side) if decides else None, config.max_steps_of(decoder=side == "decoder")
+        if text := watch.inspect(trace, side=side, max_steps=most, updates=updates, processes=run.divided):
+            yield text
 
 
 def status(run: TrainingRun, values: Mapping[str, float], sides: Iterable[Side]) -> UpdateStatus:
