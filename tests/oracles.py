@@ -72,6 +72,8 @@ def separable(module, xs, i, *, before, after):
 
 
 def convolution(module, xs, i, *, causal):
+    if hasattr(module, "only"):
+        return separable(module.only, xs, i, before=2 if causal else 1, after=0 if causal else 1)
     hidden = [
         torch.relu(separable(module.first, xs, j, before=2 if causal else 1, after=0 if causal else 1))
         for j in range(len(xs))

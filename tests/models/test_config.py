@@ -201,7 +201,7 @@ def test_dropout_is_a_probability_below_one(group, value):
         ),
         ({"vocabulary_size": 9, "start_id": 9}, "start_id=9: vocabulary.size=9 ends at id 8"),
         ({**CLASSIFIER, "vocabulary_size": 9, "padding_id": 9}, "vocabulary.padding_id=9"),
-        ({"transition": "other"}, "transition.kind='other': allowed: feed_forward, separable_convolution"),
+        ({"transition": "other"}, "transition.kind='other': allowed: feed_forward, separable_convolution, single_"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(fields, message):

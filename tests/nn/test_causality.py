@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small import WIDTH, coordinates, go, small_recurrence
+from universal_transformer.models.components import TRANSITIONS
 
 CHOICES = [
     {"norm": norm, "transition": transition, "halting": halting, "state": state}
     for norm in ("post", "pre")
-    for transition in ("feed_forward", "separable_convolution")
+    for transition in TRANSITIONS
     for halting, state in ((False, "frozen"), (True, "frozen"), (True, "evolving"))
 ] + [{"norm": norm, "layers_per_step": 2, "halting": True} for norm in ("post", "pre")]
 

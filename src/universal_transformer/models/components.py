@@ -265,6 +265,7 @@ POSITIONS: dict[str, str] = {
 TRANSITIONS: dict[str, str] = {
     "feed_forward": "universal_transformer.nn.transition:FeedForward",
     "separable_convolution": "universal_transformer.models.convolution:SeparableConvolution",
+    "single_separable_convolution": "universal_transformer.models.convolution:SingleSeparableConvolution",
 }
 """Name of a transition -> ``module:class``. See docs/extending.md for how to add one."""
 

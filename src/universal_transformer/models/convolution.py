@@ -3,7 +3,7 @@
 from torch import nn
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Float, States, Tensor
+from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.context import Context, Number
 from universal_transformer.nn.step_config import Sizes, TransitionConfig
 from universal_transformer.nn.transition import relu
@@ -46,7 +46,28 @@ class SeparableConvolution(nn.Module):
         blank = None if padding is None else padding.unsqueeze(-1)
         if blank is not None:
             states = states.masked_fill(blank, 0.0)
+        return self.convolved(states, blank)[:, -new:]
+
+    def convolved(self, states: States, blank: Bool[Tensor, "batch seen 1"] | None) -> States:
+        """The convolutions of states that are 0 where they are ``blank``."""
         hidden = self.dropout(relu(self.first(states)))
         if blank is not None:
             hidden = hidden.masked_fill(blank, 0.0)
-        return self.second(hidden)[:, -new:]
+        result: States = self.second(hidden)
+        return result
+
+
+class SingleSeparableConvolution(SeparableConvolution):
+    """``conv3(x)`` alone, of states that are 0 at padding (US 10,740,433 B2, claims 7 and 20)."""
+
+    REACH = 2
+
+    def __init__(self, sizes: Sizes, config: TransitionConfig, *, causal: bool = False) -> None:
+        nn.Module.__init__(self)
+        del config
+        self.only = SeparableConvolution1d(sizes.width, sizes.width, kernel=3, causal=causal)
+
+    def convolved(self, states: States, blank: Bool[Tensor, "batch seen 1"] | None) -> States:
+        del blank
+        result: States = self.only(states)
+        return result

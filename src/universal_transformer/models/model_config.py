@@ -239,9 +239,9 @@ class ModelConfig(BaseConfig):
 
     @property
     def interaction(self) -> str:
-        if self.transition.kind == "separable_convolution":
-            return "transition.kind 'separable_convolution' reads neighbours, which another process may have"
-        return ""
+        if resolve_name(TRANSITIONS[self.transition.kind]).pointwise:
+            return ""
+        return f"transition.kind {self.transition.kind!r} reads neighbours, which another process may have"
 
     @property
     def unread_states(self) -> str:

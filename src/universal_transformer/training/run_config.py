@@ -174,9 +174,8 @@ class RunConfig:
         sides = "draws one number of steps for both sides: leave decoder_max_steps out"
         yield "training.depth", random and uneven, sides
         exchange = "training.compile does not compile an exchange between processes" if training.compile else ""
-        obstacle = model.interaction or exchange
-        divides = training.parallel == "positions" and obstacle != ""
-        yield "training.parallel", divides, f"{obstacle}; allowed here: examples, shards"
+        obstacle = (model.interaction or exchange) if training.parallel == "positions" else ""
+        yield "training.parallel", obstacle != "", f"{obstacle}; allowed here: examples, shards"
         nothing_to_fit = training.stage == "halting" and (self.warm_start is None or not model.halts)
         fits = "fits the halting unit of a trained run: ut train RUN --stage halting"
         yield "training.stage", nothing_to_fit, fits
