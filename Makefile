@@ -14,12 +14,16 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
-.PHONY: demo test nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
+.PHONY: demo test laws nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
 
-test: $(VENV)/.installed-dev lint
+# mypy works on one core, so it runs beside the tests
+test: $(VENV)/.installed-dev
+	$(MAKE) --no-print-directory -j 2 lint laws
+
+laws: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) -m "not slow and not compiled"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal -m "compiled and not slow"
 
@@ -31,7 +35,8 @@ lint: $(VENV)/.installed-dev
 
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m slow
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 -m "not slow and not compiled"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 --products \
+	  -m "not slow and not compiled"
 
 # without the checks of shapes: the plugin of the lowest jaxtyping refuses packages that conftest.py has imported
 lowest: $(LOWEST)/.installed
@@ -69,11 +74,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all]'
+	$(BIN)/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[all]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-peers: $(VENV)/.installed

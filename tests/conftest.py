@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import re
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import hypothesis
@@ -33,11 +35,54 @@ def pytest_addoption(parser):
         metavar="N",
         help="with --jaxtyping-packages, check the shapes of the first N calls of each test (default: 500)",
     )
+    parser.addoption(
+        "--products",
+        action="store_true",
+        help="run the whole product of three or more parameters (default: any two values of two of them together)",
+    )
 
 
-def pytest_collection_modifyitems(items):
-    """The tests that may take longest come first, so that no process waits for one at the end."""
+def pytest_collection_modifyitems(config, items):
+    """Choose from products; the tests that may take longest come first, so that no process waits for one at the end."""
+    if not config.getoption("--products"):
+        functions = defaultdict(list)
+        for item in items:
+            slow = item.get_closest_marker("slow") is not None  # then another item does not stand for it
+            functions[item.path, item.originalname, slow].append(item)
+        chosen = {item for of_function in functions.values() for item in covering(of_function)}
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+def covering(items):
+    """Items of one function such that any two values of two of its parameters occur together in one of them.
+
+    Of a function marked ``cover(1)``, each value occurs. The item with the most new combinations comes next;
+    of several, the one whose values were chosen least often: each value meets a changing background.
+    """
+    marker = items[0].get_closest_marker("cover")
+    together = marker.args[0] if marker else 2
+    values = {item: values_of(item) for item in items}
+    left = {item: set(itertools.combinations(values[item], together)) for item in items if len(values[item]) > together}
+    chosen, covered, times = [item for item in items if item not in left], set(), Counter()
+    while left := {item: new for item, combinations in left.items() if (new := combinations - covered)}:
+        best = max(left, key=lambda item: (len(left[item]), -sum(times[value] for value in values[item])))
+        chosen.append(best)
+        covered.update(left[best])
+        times.update(values[best])
+    return chosen
+
+
+def values_of(item):
+    """What a test was given by each of its decorators `parametrize`, and by each parametrized fixture."""
+    if not hasattr(item, "callspec"):
+        return []
+    given = item.callspec.params
+    marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    together = [tuple(re.findall(r"\w+", names if isinstance(names, str) else ",".join(names))) for names in marks]
+    together += [(name,) for name in given if not any(name in names for names in together)]
+    return [(names, *(id(given[name]) for name in names)) for names in together]
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, archit
         same(results, everything(Table(model, row), limit=3, length_penalty=length_penalty)[:7])
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 @pytest.mark.parametrize(
     ("architecture", "beams", "results", "length_penalty"),

@@ -102,6 +102,7 @@ def same(found, expected):
     assert found.source_steps == expected.source_steps
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architecture):

@@ -61,6 +61,7 @@ def uncached_greedy(model, row, *, limit, **depth):
     return tokens, total, False, sum(steps) / len(steps)
 
 
+@pytest.mark.cover(1)
 @pytest.mark.claim("US 1", "US 14", "US FIG. 3")
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())

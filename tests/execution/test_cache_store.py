@@ -40,6 +40,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("below", [0.0, 0.75, 2.0], ids=["never compact", "as it is", "always compact"])
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda c: "-".join(c))
 @settings(max_examples=10)

@@ -25,6 +25,7 @@ def drawn(form, *, dropouts, norm):
     return model(source).logits.detach()
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
     "dropouts",

@@ -112,6 +112,7 @@ HOOKS = {
 }
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("kind", HOOKS)
 @pytest.mark.parametrize("architecture", KINDS)
 def test_hooks_are_called_as_often_as_in_the_plain_loop(architecture, kind, ran):
@@ -165,6 +166,7 @@ def patched(module):
     module.forward = lambda *args, **more: plain(*args, **more) * 1.25
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("change", [larger, patched])
 @pytest.mark.parametrize("architecture", KINDS)
 def test_replaced_modules_are_called(architecture, change):
@@ -183,6 +185,7 @@ def test_replaced_modules_are_called(architecture, change):
     same(model)
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("architecture", KINDS)
 def test_another_norm_is_the_one_that_counts(architecture, norm, ran):

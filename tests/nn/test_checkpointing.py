@@ -35,6 +35,7 @@ def drop(module):
     return module.train()
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_bit_for_bit_the_same_with_dropout(name, decoder):
@@ -79,6 +80,7 @@ def states_a_step(*, checkpointed, **choices):
     return (peaks[1] - peaks[0]) / 4 / (4 * width * batch * length)
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
     ("choices", "most"),
