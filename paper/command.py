@@ -169,7 +169,7 @@ def _draw(table: ResultTable, file: ResultsFile) -> None:
     if find_spec("matplotlib") is None:
         note("ut: no plot, because matplotlib is not installed: pip install 'universal-transformer[plot]'")
         return
-    from paper.depth_figure import depth_curves
+    from paper.depth_study import depth_curves
     from universal_transformer.explore.canvas import svg
 
     path = file.path.with_suffix(".svg")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from paper.definition import Column, Curves, Grid, ResultTable
 from paper.results import Figures, Result
+from universal_transformer.explore.canvas import BLUE, GREEN, ORANGE, canvas, clean, legend
 from universal_transformer.recipes import RECIPES
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Task
 
@@ -23,6 +27,8 @@ MODELS = {
     "halting": "Dynamic halting, at most 6",
     "halting-2x": "Dynamic halting, at most 12",
 }
+STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"))
+"""Colour and marker of each curve."""
 
 
 def measure(model: Model, task: Task) -> Figures:
@@ -55,6 +61,28 @@ def curves(results: Sequence[Result]) -> Curves:
                 steps: [result.figures[_steps(steps)]["error"] for result in seeds] for steps in range(1, MAX_STEPS + 1)
             }
     return found
+
+
+def depth_curves(curves: Curves) -> Figure:
+    """Error against steps at test time, one curve for each way of training: mean over seeds, with their range."""
+    figure, (ax,) = canvas(
+        width=9.2,
+        height=3.8,
+        title="More or fewer steps than in training",
+        subtitle="Error on the test set in per cent, mean over seeds (band: smallest to largest)",
+    )
+    for place, (title, points) in enumerate(curves.items()):
+        colour, marker = STYLES[place % len(STYLES)]
+        steps = sorted(points)
+        means = [fmean(points[number]) for number in steps]
+        ax.plot(steps, means, color=colour, marker=marker, linewidth=1.8, markersize=5, label=title)
+        least, most = ([pick(points[number]) for number in steps] for pick in (min, max))
+        ax.fill_between(steps, least, most, color=colour, alpha=0.15, linewidth=0)
+        ax.set_xticks(steps)
+    ax.set_ylim(bottom=0)
+    legend(ax)
+    clean(ax, grid="y", x="steps at test time (halting model: cap)", y="error %")
+    return figure
 
 
 def _columns(metric: str, *, group: str = "") -> dict[str, Column]:

@@ -115,7 +115,7 @@ def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
 
 def test_a_figure_has_a_curve_for_each_way_of_training():
     pytest.importorskip("matplotlib")
-    from paper.depth_figure import depth_curves
+    from paper.depth_study import depth_curves
 
     found = {title: {1: [50.0, 60.0], 2: [10.0, 20.0]} for title in ("one", "two", "three")}
     figure = depth_curves(found)
