@@ -15,7 +15,7 @@ from universal_transformer.files import quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.runs.folder import CONFIG, HELD_OUT, METRICS
-from universal_transformer.typed import listed
+from universal_transformer.typed import listed, replaced
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
@@ -204,19 +204,17 @@ def open_with_task(
         )
         return run, OTHER_TESTS[other](run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
-        run = _with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))
+        run = replaced(run, {"config.data.data_dir": data_dir})
     if validation_size is not None:
-        run = _with_data(run, with_validation_size(run.config.data, validation_size))
+        run = replaced(run, {"config.data": with_validation_size(run.config.data, validation_size)})
     if own is None or not (own.files or own.targets or own.group is not None):
         return run, load_task(run)
-    tasks = {name: load_task(_with_data(run, data)) for name, data in own.data_of(run.config.data).items()}
+    tasks = {
+        name: load_task(replaced(run, {"config.data": data})) for name, data in own.data_of(run.config.data).items()
+    }
     notes = dict.fromkeys(note for task in tasks.values() for note in task.notes)
     tests = {name: task.test["test"] for name, task in tasks.items()}
     return run, dataclasses.replace(next(iter(tasks.values())), test=tests, notes=tuple(notes))
-
-
-def _with_data(run: Run, data: TaskData) -> Run:
-    return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
 
 
 def with_found_files(config: RunConfig, folder: Path, *, may_miss: Collection[str] = ()) -> RunConfig:
