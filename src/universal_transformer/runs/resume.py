@@ -22,7 +22,7 @@ from universal_transformer.manifest import FileEntry, entry_of_file
 from universal_transformer.runs.folder import CONFIG, is_empty
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import Task, file_fields
-from universal_transformer.training.run_config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import listed, typed
 
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
@@ -121,7 +121,10 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
         raise UserError(
             f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; choose another"
         ) from error
-    check_accepted(accepted)
+    for field in accepted:
+        free = "may change without it" if field in FREE else "cannot change when a run continues"
+        allowed = f"{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
+        refuse((field not in ACCEPTABLE, f"--accept-change {field}: {free}{allowed}"))
     is_run = (folder / CONFIG).is_file()
     taken = folder.exists() and not (folder.is_dir() and is_empty(folder))
     what = f": continue it (ut train --resume {quoted(folder)}) or" if is_run else ", and no run:"
@@ -133,22 +136,13 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
     if not resume:
         return []
     saved = RunConfig.load(folder / CONFIG)
-    changes = configuration_changes(saved, config, accepted=accepted, where=show_path(folder))
-    return [*changes.values(), *schedule_jumps(saved.training, config.training)]
-
-
-def check_accepted(fields: Collection[str]) -> None:
-    """UserError for a field that cannot change when a run continues (`ACCEPTABLE`)."""
-    for field in fields:
-        free = "may change without it" if field in FREE else "cannot change when a run continues"
-        allowed = f"{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
-        refuse((field not in ACCEPTABLE, f"--accept-change {field}: {free}{allowed}"))
+    return list(configuration_changes(saved, config, accepted=accepted, where=show_path(folder)).values())
 
 
 def configuration_changes(
     saved: RunConfig, given: RunConfig, *, accepted: Collection[str], where: str
 ) -> dict[str, str]:
-    """Return the fields that differ, each with its two values as a text.
+    """Return the fields that differ, each with its two values as a text, and "length" if schedules jump because of it.
 
     A UserError at `where` names the fields that may not change. Those are all but `FREE`, `accepted` ones, names
     of files and folders with data, and how large a file in memory may be: their content is compared.
@@ -159,7 +153,14 @@ def configuration_changes(
         options = [f"--accept-change {field}" for field in refused if field in ACCEPTABLE]
         remedy = f"; to change it deliberately: {' '.join(options)}" * (len(options) == len(refused))
         raise UserError(f"{where}: not the same run: {'; '.join(refused.values())}{remedy}")
-    return found
+    old, new = (
+        (training.max_updates, training.max_updates or training.minutes)
+        for training in (saved.training, given.training)
+    )
+    following = ["learning rate"] * (given.training.schedule in ("cosine", "linear"))
+    following += ["ponder weight"] * (given.training.halting_delay > 0)
+    jump = f"the length of the run, and with it, in one jump, {' and '.join(following)}"
+    return found | ({"length": jump} if old != new and following else {})
 
 
 def continued(
@@ -172,7 +173,7 @@ def continued(
     found = configuration_changes(saved.config, now.config, accepted=accepted, where=f"{checkpoint} and {CONFIG}")
     same = "it has not changed; give its new value, or leave this out"
     refuse(*((field not in found, f"--accept-change {field}: {same}") for field in accepted))
-    return [*found.values(), *schedule_jumps(saved.config.training, now.config.training)]
+    return list(found.values())
 
 
 def warnings_of(saved: RunOrigin, now: RunOrigin) -> list[str]:
@@ -184,15 +185,6 @@ def warnings_of(saved: RunOrigin, now: RunOrigin) -> list[str]:
     ]
     same = "the examples to train on and to validate are the same"
     return texts + [f"{text}; {same}" for text in file_changes(saved.files, now.files)]
-
-
-def schedule_jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
-    """Return which schedules jump because the length of the run changed."""
-    old, new = ((training.max_updates, training.max_updates or training.minutes) for training in (saved, given))
-    following = ["learning rate"] * (given.schedule in ("cosine", "linear"))
-    following += ["ponder weight"] * (given.halting_delay > 0)
-    changed = old != new and bool(following)
-    return [f"the length of the run, and with it, in one jump, {' and '.join(following)}"] * changed
 
 
 def _all_fields(config: RunConfig) -> dict[str, Any]:
