@@ -30,7 +30,7 @@ def test_features_and_actions_are_those_of_gymnasium(name):
 def test_an_expert_reaches_what_random_actions_do_not(name, least, most):
     episodes = Episodes(ENVIRONMENTS[name], tuple(range(8)))
     assert episodes.mean_return(episodes.expert) >= least
-    assert episodes.mean_return(episodes.at_random(seed=0)) <= most
+    assert episodes.mean_return(episodes.mixed(seed=0)) <= most
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -78,7 +78,7 @@ class Evaluate(Scoring, Answering, OfRun):
         show_result(report, as_json=self.json)
         path = save_report(report, run, name=name)
         if self.record:
-            from universal_transformer.recipes.record import record
+            from universal_transformer.recipes.command import record
 
             record(Path(self.record), run, report, arguments=[*self.arguments])
         if not self.json:

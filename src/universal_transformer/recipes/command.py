@@ -1,4 +1,4 @@
-"""The command that repeats a recorded run."""
+"""What repeats a recorded run: its command, and all that a figure of it depends on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import dataclasses
 import shlex
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import from_here, show
+from universal_transformer.files import from_here, show, write_json
 from universal_transformer.manifest import MODEL
 from universal_transformer.recipes import RECIPES
-from universal_transformer.runs.folder import CONFIG
+from universal_transformer.runs.folder import CONFIG, METRICS
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.training.provenance import code_in_use, hardware
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import leaves
+
+if TYPE_CHECKING:
+    from universal_transformer.evaluation.report import Report
+    from universal_transformer.runs.opened import Run
 
 
 def train_command(config: RunConfig) -> str:
@@ -59,3 +65,35 @@ def _option(name: str, value: Any) -> list[str]:
     # 2.0 is written as 2, and other numbers with all their digits
     texts = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
     return [f"--{name}", *map(str, texts)]
+
+
+def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:
+    """Write the scores of a run, and what they depend on, as one JSON file (``ut evaluate RUN --record FILE``).
+
+    `arguments` are those of ``ut evaluate``. The command of training is null for a recipe that is not in `RECIPES`.
+    """
+    lines, code = read_metrics(run.folder / METRICS), code_in_use()
+    started = {name: value for name, value in _last(lines, "start").items() if name != "folder"}
+    if run.config.warm_start:
+        given = run.config.warm_start.run
+        started["warm_start"] = started["warm_start"].replace(given, from_here(given))
+    write_json(
+        path,
+        {
+            "train": train_command(run.config) if run.config.recipe in RECIPES else None,
+            "evaluate": shlex.join(["ut", "evaluate", *arguments]),
+            "digest": run.config.digest(),
+            "seed": run.config.training.seed,
+            "started": started,
+            "ended": _last(lines, "end"),
+            "resumed": sum(line["event"] == "resume" for line in lines),
+            "hardware": hardware(threads=started.get("threads", 0), device=started.get("device", "cpu")),
+            "versions": code.versions,
+            "code_at_evaluation": {"commit": code.commit, "clean": code.clean},
+            "report": report.to_dict(),
+        },
+    )
+
+
+def _last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
+    return next((line for line in reversed(lines) if line["event"] == event), {})

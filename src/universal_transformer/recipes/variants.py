@@ -115,22 +115,20 @@ VARIANTS: dict[str, tuple[Callable[[RunConfig], RunConfig], str]] = {
 """End of the name of a recipe -> what it changes in its base, and its title."""
 
 
-def variant(base: Recipe, change: Callable[[RunConfig], RunConfig], *, suffix: str, title: str) -> Recipe:
-    """Return the recipe that changes `base`; its name ends in `suffix`."""
-
-    def recipe() -> RunConfig:
-        config = base()
-        return dataclasses.replace(change(config), recipe=f"{config.recipe}-{suffix}")
-
-    recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
-    return recipe
-
-
 def changed(
     bases: Mapping[str, Recipe], change: Callable[[RunConfig], RunConfig], *, suffix: str, title: str
 ) -> dict[str, Recipe]:
-    """The recipes of one change of several bases, by name."""
-    return {f"{name}-{suffix}": variant(base, change, suffix=suffix, title=title) for name, base in bases.items()}
+    """The recipes of one change of several bases, by name, which ends in `suffix`."""
+
+    def variant(base: Recipe) -> Recipe:
+        def recipe() -> RunConfig:
+            config = base()
+            return dataclasses.replace(change(config), recipe=f"{config.recipe}-{suffix}")
+
+        recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
+        return recipe
+
+    return {f"{name}-{suffix}": variant(base) for name, base in bases.items()}
 
 
 def variants(bases: Mapping[str, Recipe], names: Mapping[str, Sequence[str]]) -> dict[str, Recipe]:

@@ -6,9 +6,10 @@ Weston et al., "Towards AI-complete question answering: a set of prerequisite to
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -130,23 +131,23 @@ class BabiData:
         )
         if self.exchanged:
             notes.append(f"trained on {self.exchanged} further forms of each question, with names exchanged")
+
+        def encode(tasks: Mapping[int, Sequence[Question]]) -> dict[int, list[Example]]:
+            groups = {number: f"task {number} {TASK_NAMES[number]}" for number in tasks}
+            return {n: [encode_question(codec, one, group=groups[n]) for one in asked] for n, asked in tasks.items()}
+
         parts = {number: self._split(questions) for number, questions in train.items()}
-        to_train = {number: part[0] * self.times[number] for number, part in parts.items()}
+        to_train = encode({number: part[0] * self.times[number] for number, part in parts.items()})
+        further = ExchangedExamples(to_train, codec=codec, forms=self.exchanged)
         return Task(
             name=f"babi {self.size} {_title(self.tasks)}",
             codec=codec,
-            train=self._training_examples(to_train, codec=codec),
-            validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
-            test={"test": _encode(test, codec=codec)},
+            train=further if self.exchanged else [*chain(*to_train.values())],
+            validation=[*chain(*encode({number: part[1] for number, part in parts.items()}).values())],
+            test={"test": [*chain(*encode(test).values())]},
             metric="error",
             notes=tuple(notes),
         )
-
-    def _training_examples(self, questions: dict[int, list[Question]], *, codec: FactCodec) -> Sequence[Example]:
-        if not self.exchanged:
-            return _encode(questions, codec=codec)
-        encoded = {number: _encode({number: asked}, codec=codec) for number, asked in questions.items()}
-        return ExchangedExamples(encoded, codec=codec, forms=self.exchanged)
 
     def _split(self, questions: list[Question]) -> tuple[list[Question], list[Question]]:
         """Split off the last stories; each part keeps at least one story."""
@@ -177,14 +178,6 @@ class BabiData:
 
 def _read(path: Path) -> list[Question]:
     return list(parse(read_lines(path), name=show_path(path)))
-
-
-def _encode(questions: dict[int, list[Question]], *, codec: FactCodec) -> Sequence[Example]:
-    return tuple(
-        encode_question(codec, question, group=f"task {number} {TASK_NAMES[number]}")
-        for number, asked in questions.items()
-        for question in asked
-    )
 
 
 def _title(tasks: tuple[int, ...]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -83,12 +83,11 @@ class CaptionsData(OwnPictures):
     def digits(self, saved: Saved | None) -> Task:
         codec: CaptionCodec = saved.codec if saved else self.codec(["0123456789"])
         parts = self.handwriting()
-        drawn = DrawnDigits(codec, parts["train"], row=self.row, seed=self.seed, rows=self.rows > 0)
         validation, test = (
-            {"digits": single(codec, parts[name]), "rows": self._rows(codec, parts[name], count=count)}
+            {"digits": _single(codec, parts[name]), "rows": self._rows(codec, parts[name], count=count)}
             for name, count in (("validation", self.rows // 2), ("test", self.rows))
         )
-        train = LazyExamples(drawn.example, count=self.train_examples)
+        train = LazyExamples(partial(self._drawn, codec, parts["train"].digits), count=self.train_examples)
         tests = {name: examples for name, examples in test.items() if examples}
         return self.of_digits(codec, train, [*validation["digits"], *validation["rows"]], tests)
 
@@ -102,37 +101,23 @@ class CaptionsData(OwnPictures):
             found.append(joined(codec, part.pictures[chosen], part.digits[chosen], group=f"{length} digits"))
         return found
 
-
-@dataclass(frozen=True)
-class DrawnDigits:
-    """Distorted digits and rows of them, each a function of the seed and its number."""
-
-    codec: CaptionCodec
-    part: Handwriting
-    row: tuple[int, int]
-    seed: int
-    rows: bool
-
     @cached_property
-    def _pictures(self) -> NDArray[np.uint8]:
-        """Distorted forms [form, picture, row, column] of all pictures, made when the first example is drawn."""
-        draw, pictures = np.random.default_rng(self.seed), self.part.pictures
+    def _forms(self) -> NDArray[np.uint8]:
+        """Distorted forms [form, picture, row, column] of the digits to train on, made when an example is drawn."""
+        draw, pictures = np.random.default_rng(self.seed), self.handwriting()["train"].pictures
         parts = [pictures[first : first + CHUNK] for first in range(0, len(pictures), CHUNK)]
         return np.stack([np.concatenate([distorted(part, draw) for part in parts]) for _ in range(FORMS)])
 
-    def example(self, index: int) -> Example:
-        """Return a single digit for an even number, and a row for an odd one (without `rows` always a digit)."""
+    def _drawn(self, codec: CaptionCodec, digits: NDArray[np.int64], index: int) -> Example:
+        """Return a distorted digit for an even number, and a row for an odd one (without `rows` always a digit)."""
         draw = np.random.default_rng((self.seed, index))
         length = int(draw.integers(self.row[0], self.row[1] + 1)) if self.rows and index % 2 else 1
-        forms, chosen = draw.integers(FORMS, size=length), draw.integers(len(self.part), size=length)
-        return joined(self.codec, self._pictures[forms, chosen], self.part.digits[chosen])
+        forms, chosen = draw.integers(FORMS, size=length), draw.integers(len(digits), size=length)
+        return joined(codec, self._forms[forms, chosen], digits[chosen])
 
 
-def single(codec: CaptionCodec, part: Handwriting) -> list[Example]:
-    """Return an example of each digit."""
-    return [
-        joined(codec, part.pictures[place : place + 1], part.digits[place : place + 1]) for place in range(len(part))
-    ]
+def _single(codec: CaptionCodec, part: Handwriting) -> list[Example]:
+    return [joined(codec, part.pictures[[place]], part.digits[[place]]) for place in range(len(part))]
 
 
 def joined(codec: CaptionCodec, pictures: NDArray[np.uint8], digits: NDArray[np.int64], *, group: str = "") -> Example:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -65,9 +64,10 @@ def _rock(seen: Mapping[str, float]) -> int:
     return 2 if seen["velocity"] > 0 else 0
 
 
-ENVIRONMENTS: Mapping[Name, Environment] = MappingProxyType(
-    {
-        "CartPole-v1": Environment(
+ENVIRONMENTS: Mapping[Name, Environment] = {
+    world.name: world
+    for world in (
+        Environment(
             name="CartPole-v1",
             features=("cart_position", "cart_velocity", "pole_angle", "pole_velocity"),
             velocities=("cart_velocity", "pole_velocity"),
@@ -75,7 +75,7 @@ ENVIRONMENTS: Mapping[Name, Environment] = MappingProxyType(
             actions=("left", "right"),
             expert=_balance,
         ),
-        "Acrobot-v1": Environment(
+        Environment(
             name="Acrobot-v1",
             features=("cos_1", "sin_1", "cos_2", "sin_2", "velocity_1", "velocity_2"),
             velocities=("velocity_1", "velocity_2"),
@@ -83,7 +83,7 @@ ENVIRONMENTS: Mapping[Name, Environment] = MappingProxyType(
             actions=("clockwise", "none", "anticlockwise"),
             expert=_swing,
         ),
-        "MountainCar-v0": Environment(
+        Environment(
             name="MountainCar-v0",
             features=("position", "velocity"),
             velocities=("velocity",),
@@ -91,8 +91,8 @@ ENVIRONMENTS: Mapping[Name, Environment] = MappingProxyType(
             actions=("left", "none", "right"),
             expert=_rock,
         ),
-    }
-)
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,7 @@ class Episodes:
         """Act as the expert does (a policy)."""
         return [self.environment.expert_actions(one[-1:])[0] for one in frames]
 
-    def at_random(self, *, seed: int) -> Policy:
-        """Return the policy that draws each action, all with the same probability."""
-        return self.mixed(share=1.0, seed=seed)
-
-    def mixed(self, *, share: float, seed: int) -> Policy:
+    def mixed(self, *, share: float = 1.0, seed: int) -> Policy:
         """Return the policy that draws so large a `share` of the actions at random, and else acts as the expert."""
         draw = np.random.default_rng(seed)
 

@@ -19,11 +19,12 @@ it is first picked up. A person never moves to the place where they are. A thing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.story_lines import Question, parse
+from universal_transformer.data.story_lines import parse
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import encode_question, fact_codec
 from universal_transformer.tasks.sides.fact_list import Facts
@@ -157,7 +158,10 @@ class StoriesData:
     def load(self, saved: Saved | None = None) -> Task:
         """Tell the stories and encode them; words and answers are those of training."""
         del saved  # the codec follows from the fields
-        splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
+        splits = {
+            split: [*parse(enumerate(chain.from_iterable(stories), start=1), name=f"stories ({split})")]
+            for split, stories in self.stories().items()
+        }
         codec = fact_codec(splits["train"], recent_first=self.recent_first)
 
         def encode(split: Split) -> tuple[Example, ...]:
@@ -186,10 +190,6 @@ class StoriesData:
             for split, count in counts.items()
             for random in [Random(f"{self.seed} {split}")]
         }
-
-    def _parse(self, split: Split, stories: list[list[str]]) -> list[Question]:
-        lines = (line for story in stories for line in story)
-        return list(parse(enumerate(lines, start=1), name=f"stories ({split})"))
 
     def _story(self, random: Random, generated: set[tuple[str, ...]]) -> list[str]:
         """Return the lines of a story that is not in `generated`, and add it there."""

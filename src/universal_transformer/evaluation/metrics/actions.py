@@ -44,7 +44,7 @@ class Actions(Accuracy):
         source, given = self.codec.source, self.task.episodes[name]
         episodes = dataclasses.replace(given, seeds=given.seeds[:limit])
         if answer is None:
-            return {"mean_return": episodes.mean_return(episodes.at_random(seed=episodes.seeds[0]))}
+            return {"mean_return": episodes.mean_return(episodes.mixed(seed=episodes.seeds[0]))}
 
         def act(frames: Sequence[Frames]) -> list[int]:
             return [sums.answer[0] for sums in answer([source.observed(one) for one in frames])]
