@@ -26,7 +26,7 @@ from study import PROJECT, STUDIES, read_lines
 
 from paper.results import Result, ResultsFile
 from paper.tables import TABLES
-from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, kind_of_collapse
+from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, collapse
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.models.model_config import config_from_dict
@@ -216,10 +216,10 @@ def page() -> str:
 
 
 def row(one: SideOfRun) -> str:
-    kind = kind_of_collapse(one.mean, one.spread, max_steps=one.max_steps)
+    kind, _ = collapse(one.mean, one.spread, side=one.side, max_steps=one.max_steps) or ("", "")
     steps = f"{one.mean:.2f} ± {one.spread:.2f} of {one.max_steps}"
     excess = "" if one.excess is None else f"{one.excess:+.1%}"
-    return f"| {one.run} | {one.side} | {steps} | {one.share:.1%} | {excess} | {kind or ''} |"
+    return f"| {one.run} | {one.side} | {steps} | {one.share:.1%} | {excess} | {kind} |"
 
 
 if __name__ == "__main__":

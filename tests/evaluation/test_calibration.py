@@ -21,12 +21,12 @@ from universal_transformer.evaluation.calibration import (
 from universal_transformer.evaluation.settings import Setting
 from universal_transformer.recipes import RECIPES
 
-TRAINED = Cost(score=0.9, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.002)
+TRAINED = Cost(score=0.9, mean_steps=4.0, seconds=0.002)
 
 
 def point(value, *, accepted):
     steps = float(value)
-    cost = Cost(score=0.9, steps={"encoder": steps}, mean_steps=steps, seconds=steps / 1000)
+    cost = Cost(score=0.9, mean_steps=steps, seconds=steps / 1000)
     return Point(
         setting=Setting("max_steps", float(value)),
         cost=cost,
@@ -67,7 +67,7 @@ def test_a_calibration_is_read_as_it_was_written(tmp_path):
         (("goal", "loss"), "all", "goal.loss: expected one of drop, changed"),
         (("points", 0, "setting", "rule"), "luck", r"points\[0\].setting.rule: expected one of"),
         (("chosen", "value"), 2.5, "chosen: expected Setting or None, found"),
-        (("trained", "steps", "brain"), 1.0, "trained.steps"),
+        (("trained", "mean_steps"), -1.0, "trained.mean_steps"),
         (("count",), 0, "count: expected a whole number, at least 1"),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_losses_of_a_model_whose_answers_are_known():
     assert [str(point.setting) for point in found.points] == ["max_steps 3", "max_steps 2", "max_steps 1"]
     assert [point.loss for point in found.points] == pytest.approx([0.02, 0.04, 0.19])
     assert [point.cost.score for point in found.points] == pytest.approx([0.97, 0.95, 0.8])
-    assert (found.trained.score, found.trained.steps, found.trained.mean_steps) == (0.99, {"encoder": 4.0}, 4.0)
+    assert (found.trained.score, found.trained.mean_steps) == (0.99, 4.0)
     assert [point.cost.mean_steps for point in found.points] == [3, 2, 1]
     for point, wrong in zip(found.points, (2, 4, 19), strict=True):
         assert point.p_value == pytest.approx(p_value([1.0] * wrong + [0.0] * (100 - wrong), tolerance=0.05))
@@ -154,7 +154,6 @@ def check_against_evaluation(model, task, found, score):
         report = evaluate(model, task, Selection(split=found.split), options=options)
         assert point.cost.score == pytest.approx(score(report.totals[0].metrics))
         assert point.cost.mean_steps == pytest.approx(report.mean_steps)
-        assert point.cost.steps == pytest.approx({one.side: one.mean for one in report.totals[0].steps})
 
 
 @pytest.mark.parametrize("rule", ["halting_threshold", "confidence"])
@@ -166,8 +165,8 @@ def test_points_of_a_classifier_that_halts_are_evaluations(stories, rule):
     assert steps == sorted(steps, reverse=True)
     assert steps[-1] < steps[0]
     small = run(model, stories, Goal(tolerance=0.5), rule=rule, batch_tokens=40)
-    assert [(point.loss, point.cost.steps) for point in found.points] == [
-        (point.loss, pytest.approx(point.cost.steps)) for point in small.points
+    assert [(point.loss, point.cost.mean_steps) for point in found.points] == [
+        (point.loss, pytest.approx(point.cost.mean_steps)) for point in small.points
     ]
 
 
@@ -175,7 +174,6 @@ def test_sequences_are_what_the_model_writes_by_itself(copying):
     model = model_for(copying)
     found = run(model, copying, Goal(tolerance=0.6, confidence=0.8, loss="changed"))
     check_against_evaluation(model, copying, found, lambda metrics: metrics["sequence_accuracy"])
-    assert set(found.trained.steps) == {"encoder", "decoder"}
 
 
 def test_answers_are_compared_to_their_end_and_scored_up_to_the_length_of_their_target(copying):
@@ -295,10 +293,7 @@ def test_the_level_is_divided_among_the_rules(stories, monkeypatch):
 
 
 def test_mean_steps_are_those_of_all_positions_of_both_sides():
-    steps = {"encoder": Counter({6: 2, 3: 1}), "decoder": Counter({1: 1})}
-    cost = Outcome(scores=[1.0], answers=[()], steps=steps, seconds=1.0).cost
-    assert cost.steps == {"encoder": 5.0, "decoder": 1.0}
-    assert cost.mean_steps == 4.0
+    assert Outcome(scores=[1.0], answers=[()], steps=Counter({6: 2, 3: 1, 1: 1}), seconds=1.0).cost.mean_steps == 4.0
 
 
 def test_a_model_of_one_step_has_nothing_to_calibrate():
@@ -318,7 +313,7 @@ def test_a_model_without_depth_has_nothing_to_calibrate(tmp_path):
 
 def test_the_choice_among_rules_is_by_steps_or_by_seconds():
     def point(rule, value, steps, seconds, *, accepted=True):
-        cost = Cost(score=1.0, steps={"encoder": steps}, mean_steps=steps, seconds=seconds)
+        cost = Cost(score=1.0, mean_steps=steps, seconds=seconds)
         return Point(setting=Setting(rule, float(value)), cost=cost, loss=0.0, p_value=0.0, accepted=accepted)
 
     points = [
@@ -328,10 +323,10 @@ def test_the_choice_among_rules_is_by_steps_or_by_seconds():
         point("halting_threshold", 0.9, 1.9, 0.25),
         point("halting_threshold", 0.8, 1.8, 0.35),
     ]
-    trained = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.15)
+    trained = Cost(score=1.0, mean_steps=4.0, seconds=0.15)
     assert cheapest(points, trained, by="steps") == Setting("halting_threshold", 0.8)
     assert cheapest(points, trained, by="seconds") is None
-    slow = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.4)
+    slow = Cost(score=1.0, mean_steps=4.0, seconds=0.4)
     assert cheapest(points, slow, by="seconds") == Setting("max_steps", 2.0)
 
 

@@ -12,7 +12,7 @@ from universal_transformer.data.example import FIRST
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.metrics import metric_of
-from universal_transformer.evaluation.metrics.neighbours import WEIGHT, NeighbourTable
+from universal_transformer.evaluation.metrics.intensities import WEIGHT, NeighbourTable
 from universal_transformer.models.components import DepthConfig
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig

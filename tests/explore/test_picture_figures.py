@@ -6,9 +6,9 @@ import torch
 
 from small_pictures import write_digits
 from universal_transformer.evaluation.measure import evaluate
-from universal_transformer.explore.picture_figures import drawn_picture, read_picture
 from universal_transformer.explore.report_page import render
 from universal_transformer.explore.story import choose_examples, examine
+from universal_transformer.explore.story_figures import drawn_picture, read_picture
 from universal_transformer.models.components import DepthConfig, InputsConfig
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig

@@ -138,7 +138,7 @@ def share(text: str, *, option: str) -> float:
 def draw(found: Calibration, folder: Path) -> str:
     """Draw the calibration, where matplotlib is installed and the plot can be written; return what to say of it."""
     from universal_transformer.explore.canvas import svg
-    from universal_transformer.explore.depth_figures import loss_by_steps
+    from universal_transformer.explore.figures import loss_by_steps
     from universal_transformer.files import write_bytes
 
     path = folder / PLOT

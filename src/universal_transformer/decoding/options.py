@@ -93,7 +93,7 @@ class DecodingOptions:
                 f"{search}: this model writes {model.writes}, which are not searched or sampled; leave them out",
             ),
             (
-                limited and model.writes == "classes",
+                limited and not config.decodes,
                 f"{given}: a {config.architecture} writes no text; leave it out",
             ),
             (limited and generation.fixed_length, f"{given}: {fixed}; leave it out"),

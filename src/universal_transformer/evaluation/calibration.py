@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.metrics import METRICS, check_metric
-from universal_transformer.evaluation.report import Side, columns
+from universal_transformer.evaluation.report import columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
@@ -49,10 +49,8 @@ class Cost:
 
     score: Probability
     """Mean score of an example (`Metric.example_score`)."""
-    steps: dict[Side, NonNegative]
-    """Mean steps of the positions of each side."""
     mean_steps: NonNegative
-    """Mean steps of all positions."""
+    """Mean steps of all positions, of both sides."""
     seconds: NonNegative
     """Measured time for an example, in batches."""
 
@@ -123,20 +121,16 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any], *, name: str = CALIBRATION) -> Calibration:
-        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        found: Calibration = typed(fields, cls, where=name)
-        check_metric(found.metric, where=f"{name}: metric")
-        return found
-
     def save(self, run: Path) -> None:
         write_json(run / CALIBRATION, self.to_dict())
 
     @classmethod
     def load(cls, run: Path) -> Calibration:
-        """Read the calibration of the run in a folder."""
-        return cls.from_dict(read_json(run / CALIBRATION), name=show_path(run / CALIBRATION))
+        """Undo `save`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        place = show_path(run / CALIBRATION)
+        found: Calibration = typed(read_json(run / CALIBRATION), cls, where=place)
+        check_metric(found.metric, where=f"{place}: metric")
+        return found
 
     def lines(self) -> list[str]:
         """The table of all settings, and the chosen one."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from universal_transformer.evaluation.report import Side, StepCounts
+from universal_transformer.evaluation.scores import Side
 
 Kind = Literal["shallow", "deep", "constant"]
 
@@ -62,21 +62,22 @@ MEANING: Mapping[Kind, tuple[str, str]] = {
 """Kind -> what the positions of the side do, and what to do about it."""
 
 
-def kind_of_collapse(mean: float, spread: float, *, max_steps: int) -> Kind | None:
-    """Return how halting has collapsed, given the mean and the standard deviation of N; None if it has not."""
-    if max_steps == 1:
-        return None
+def collapse(mean: float, spread: float, *, side: Side, max_steps: int) -> tuple[Kind, str] | None:
+    """Return how the halting of a side has collapsed, given the mean and the standard deviation of N, and in words what
+    its positions do and what to do about it; None if it has not.
+    """
+    kind: Kind
     if mean < SHALLOW:
-        return "shallow"
-    if mean > DEEP * max_steps:
-        return "deep"
-    return "constant" if spread < CONSTANT else None
-
-
-def describe(kind: Kind, mean: float, spread: float, *, side: Side, max_steps: int) -> str:
-    """Return what the positions of a side do, the figures that show it, and what to do about it."""
+        kind = "shallow"
+    elif mean > DEEP * max_steps:
+        kind = "deep"
+    else:
+        kind = "constant"
+    if max_steps == 1 or (kind == "constant" and spread >= CONSTANT):
+        return None
     what, remedy = MEANING[kind]
-    return f"nearly all {side} positions {what} (steps {mean:.2f} ± {spread:.2f} of at most {max_steps}): {remedy}"
+    steps = f"steps {mean:.2f} ± {spread:.2f} of at most {max_steps}"
+    return kind, f"nearly all {side} positions {what} ({steps}): {remedy}"
 
 
 def fake(cross_entropy: float, *, expected: float) -> str | None:
@@ -87,12 +88,3 @@ def fake(cross_entropy: float, *, expected: float) -> str | None:
         f"halting has collapsed (fake): the validation loss where positions stop is {cross_entropy:.4f}, far above its "
         f"expectation over all steps, {expected:.4f}: positions stop too early; try a larger halting.quantile"
     )
-
-
-def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
-    """Return a warning if the halting of a side has collapsed."""
-    kind = kind_of_collapse(steps.mean, steps.spread, max_steps=max_steps) if steps.num_positions else None
-    if kind is None:
-        return None
-    found = describe(kind, steps.mean, steps.spread, side=steps.side, max_steps=max_steps)
-    return f"halting has collapsed ({kind}): {found}"

@@ -29,7 +29,6 @@ from universal_transformer.evaluation.calibration import (
 from universal_transformer.evaluation.measure import Progress, Selection, batches, select_examples
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
-from universal_transformer.evaluation.scores import Side
 from universal_transformer.evaluation.settings import DepthRule, Setting, served
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.models.model import Model
@@ -45,21 +44,16 @@ class Outcome:
 
     scores: list[float] = field(default_factory=list)
     answers: list[tuple[int, ...]] = field(default_factory=list)
-    steps: dict[Side, Counter[int]] = field(default_factory=dict)
-    """How many positions took a number of steps."""
+    steps: Counter[int] = field(default_factory=Counter)
+    """How many positions, of both sides, took a number of steps."""
     seconds: float = 0.0
     """For all examples."""
 
     @property
     def cost(self) -> Cost:
-        totals = {
-            side: (sum(n * many for n, many in counts.items()), counts.total()) for side, counts in self.steps.items()
-        }
-        made, positions = map(sum, zip(*totals.values(), strict=True))
         return Cost(
             score=min(1.0, sum(self.scores) / len(self.scores)),
-            steps={side: total / number for side, (total, number) in totals.items() if number},
-            mean_steps=made / max(1, positions),
+            mean_steps=sum(n * count for n, count in self.steps.items()) / max(1, self.steps.total()),
             seconds=self.seconds / len(self.scores),
         )
 
@@ -99,8 +93,8 @@ class Trials:
                 for one in sums:
                     found.scores.append(self.metric.example_score(one))
                     found.answers.append(one.answer)
-                    for side, counts in one.steps.items():
-                        found.steps.setdefault(side, Counter()).update(counts)
+                    for counts in one.steps.values():
+                        found.steps.update(counts)
                 self.done += len(batch)
                 if self.progress is not None:
                     self.progress(self.done, self.total)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
@@ -14,10 +15,10 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import collapse
-from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of, scores
 from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
 from universal_transformer.evaluation.scores import ScoreSums, total
+from universal_transformer.evaluation.tensors import check_batches
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 from universal_transformer.models.components import MOST_STEPS
@@ -28,6 +29,8 @@ from universal_transformer.typed import AtLeastOne, check, typed
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
 
+Group = tuple[str, str]
+"""Test set and group of an example."""
 LOGITS = 2**27
 """Most logits of a batch of a language model: half a gigabyte."""
 
@@ -73,41 +76,34 @@ def evaluate(
     if metric.free_running:
         notes.append(f"free-running output, {options.search_name}")
     answer = partial(metric.answers, Inference(model, options))
-    groups, supports, done = dict[tuple[str, str], GroupSums](), dict[int, ScoreSums](), 0
+    nothing = partial(ScoreSums, count=0)
+    groups, trivial = defaultdict[Group, ScoreSums](nothing), defaultdict[Group, ScoreSums](nothing)
+    supports = defaultdict[int, ScoreSums](nothing)
+    done, count = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, found in sets.items():
             for chosen in batches(model, found, batch_tokens=batch_tokens, beams=options.num_beams):
                 for example, sums in zip(chosen, answer(chosen), strict=True):
-                    group = groups.setdefault((name, example.group), GroupSums())
-                    group.model.add(sums)
+                    groups[name, example.group].add(sums)
                     if baseline is not None:
-                        group.baseline.add(metric.trivial(baseline, example))
+                        trivial[name, example.group].add(metric.trivial(baseline, example))
                     if example.supports:
-                        supports.setdefault(len(example.supports), ScoreSums(count=0)).add(sums)
+                        supports[len(example.supports)].add(sums)
                 done += len(chosen)
                 if progress is not None:
-                    progress(done, sum(map(len, sets.values())))
+                    progress(done, count)
             if extra := metric.of_set(name, limit=examples.limit, answer=answer):
-                groups[name, ""].model.add(ScoreSums(count=0, sums=extra))
+                groups[name, ""].sums |= extra
                 if baseline is not None:
-                    guessed = metric.of_set(name, limit=examples.limit, answer=None)
-                    groups[name, ""].baseline.add(ScoreSums(count=0, sums=guessed))
+                    trivial[name, ""].sums |= metric.of_set(name, limit=examples.limit, answer=None)
     report = dataclasses.replace(
-        summarise(metric, groups, supports, limit=options.step_limit(model)),
+        summarise(metric, groups, trivial, supports, limit=options.step_limit(model)),
         split=examples.split,
         halting=model.config.halts or options.exit is not None,
         baseline="" if baseline is None else metric.describe(baseline),
         notes=(*task.notes, *notes, *options.notes(model)),
     )
     return dataclasses.replace(report, warnings=tuple(warnings_of(report, model, options)))
-
-
-@dataclass
-class GroupSums:
-    """What the answers of a model to a group of examples add to the scores, and what those of the baseline add."""
-
-    model: ScoreSums = field(default_factory=partial(ScoreSums, count=0))
-    baseline: ScoreSums = field(default_factory=partial(ScoreSums, count=0))
 
 
 def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, beams: int = 1) -> list[list[Example]]:
@@ -122,34 +118,32 @@ def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, bea
 
 
 def summarise(
-    metric: Metric, groups: Mapping[tuple[str, str], GroupSums], supports: Mapping[int, ScoreSums], *, limit: int
+    metric: Metric,
+    groups: Mapping[Group, ScoreSums],
+    trivial: Mapping[Group, ScoreSums],
+    supports: Mapping[int, ScoreSums],
+    *,
+    limit: int,
 ) -> Report:
-    """Return the report of the sums of each group of each test set, and of each number of supporting facts.
+    """Return the report of the sums of each group, of those of the baseline, and of each number of supporting facts.
 
     Groups have their natural order: "task 2" is before "task 10". `limit`: most steps of a position.
     """
-    parts: dict[str, dict[str, GroupSums]] = {}
-    for name, group in sorted(groups, key=lambda key: natural_sort_key(key[1])):
-        parts.setdefault(name, {})[group] = groups[name, group]
-    names = dict.fromkeys(name for name, _ in groups)
-    wholes = {
-        name: GroupSums(
-            total(sums.model for sums in parts[name].values()), total(sums.baseline for sums in parts[name].values())
-        )
-        for name in names
-    }
+    ordered = sorted(groups, key=lambda key: natural_sort_key(key[1]))
+    sets = {name: [key for key in ordered if key[0] == name] for name, _ in groups}
     if limit == MOST_STEPS:  # as many as positions: no row of counts is longer than needed
-        limit = max((n for sums in wholes.values() for counts in sums.model.steps.values() for n in counts), default=1)
+        limit = max((n for sums in groups.values() for counts in sums.steps.values() for n in counts), default=1)
 
-    def row(name: str, group: str, sums: GroupSums) -> ScoreRow:
+    def row(group: str, keys: Sequence[Group]) -> ScoreRow:
+        ours, guessed = (total(sums[key] for key in keys if key in sums) for sums in (groups, trivial))
         return ScoreRow(
-            name,
+            keys[0][0],
             group,
-            sums.model.count,
-            metric.shown_scores(sums.model),
-            sums.model.step_counts(limit=limit),
-            baseline=metric.shown_scores(sums.baseline) if sums.baseline.count else {},
-            unfinished=round(sums.model.sums.get("unfinished", 0)),
+            ours.count,
+            metric.shown_scores(ours),
+            ours.step_counts(limit=limit),
+            baseline=metric.shown_scores(guessed) if guessed.count else {},
+            unfinished=round(ours.sums.get("unfinished", 0)),
         )
 
     return Report(
@@ -158,8 +152,8 @@ def summarise(
         split="",
         halting=False,
         max_steps=limit,
-        rows=tuple(row(name, group, sums) for name in names for group, sums in parts[name].items()),
-        totals=tuple(row(name, "", sums) for name, sums in wholes.items()),
+        rows=tuple(row(key[1], [key]) for keys in sets.values() for key in keys),
+        totals=tuple(row("", keys) for keys in sets.values()),
         steps_by_supports=tuple(
             BySupports(number, steps)
             for number, sums in sorted(supports.items())
@@ -168,8 +162,8 @@ def summarise(
         ),
         confusion=tuple(
             Confusion(name, metric.codec.render(truth), metric.codec.render(given), count)
-            for name, sums in wholes.items()
-            for (truth, given), count in sorted(sums.model.confusion.items())
+            for name, keys in sets.items()
+            for (truth, given), count in sorted(total(groups[key] for key in keys).confusion.items())
         ),
         signatures=metric.signatures(),
     )
@@ -181,9 +175,10 @@ def warnings_of(report: Report, model: Model, options: DecodingOptions) -> Itera
     full = options.step_limit(model) >= model.config.max_steps
     for side in get_args(Side) if full and options.exit is None and options.halting_threshold is None else ():
         decoder, steps = side == "decoder", report.steps(side)
-        if steps is not None and model.config.halts_in(decoder=decoder):
+        if steps is not None and steps.num_positions and model.config.halts_in(decoder=decoder):
             most = options.max_steps or model.config.max_steps_of(decoder=decoder)
-            yield from filter(None, [collapse(steps, max_steps=most)])
+            if found := collapse(steps.mean, steps.spread, side=side, max_steps=most):
+                yield "halting has collapsed ({}): {}".format(*found)
     cut, count = (sum(getattr(row, name) for row in report.totals) for name in ("unfinished", "count"))
     if cut:
         yield (

@@ -17,8 +17,7 @@ from universal_transformer.decoding import Generated, beam_search, generate, gen
 from universal_transformer.decoding.generation import evaluating, prepared
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.tensors import Called, device_of, target_ids
+from universal_transformer.evaluation.tensors import Called, check_batches, device_of, target_ids
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token

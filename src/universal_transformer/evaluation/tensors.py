@@ -1,4 +1,4 @@
-"""What evaluation and prediction read from a batch and from the output of a model."""
+"""Batches of examples, and what evaluation and prediction read from the output of a model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import torch
 from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example
+from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
+from universal_transformer.memory import check_memory
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
@@ -75,6 +78,33 @@ class Called:
     def target_steps(self) -> list[list[float]]:
         """N of the positions of each target that are no padding."""
         return steps_of(self.output.decoder, real=self.real_target)
+
+
+def position_bytes(model: Model) -> int:
+    """Return the memory that one position takes at least, without gradients: that of six states, of the hidden layer of
+    the transition, and of the logits of a language model.
+    """
+    config = model.config
+    if not isinstance(config, ModelConfig):
+        return 0
+    numbers = 6 * config.sizes.width + config.sizes.filter_width
+    if not config.reads:
+        numbers += 2 * config.vocabulary.written
+    return numbers * next(model.parameters()).element_size()
+
+
+def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> list[list[int]]:
+    """Return the batches of examples of these `sizes`, by index; UserError when the largest cannot fit into memory."""
+    batches = batches_by_size(sizes, batch_tokens=batch_tokens)
+    shapes = [(len(batch), max(sizes[index] for index in batch)) for batch in batches]
+    rows, length = max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
+    check_memory(
+        rows * length * position_bytes(model),
+        device=device_of(model),
+        what=f"batch_tokens={batch_tokens}: a batch of {rows:,} rows of {length:,} positions",
+        fix="choose fewer" if rows > 1 else "shorten the example",
+    )
+    return batches
 
 
 def device_of(model: Model) -> torch.device:

@@ -1,4 +1,4 @@
-"""Figures of a report and of a run; each function returns a Figure.
+"""Figures of a report, of a run and of a calibration; each function returns a Figure.
 
 Nothing is shown by colour alone.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from universal_transformer.evaluation.calibration import Calibration, Point, percent
 from universal_transformer.evaluation.metrics import scores
 from universal_transformer.evaluation.report import (
     Report,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = 40
 MOST_ROWS = 100
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")
+"""Of the rules of a calibration, in their order."""
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
 
@@ -173,6 +176,41 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def loss_by_steps(found: Calibration) -> Figure:
+    """Loss and time of each setting against its mean steps.
+
+    Settings that the test accepts are filled. The axis of the loss is linear up to the tolerance, logarithmic above.
+    """
+    goal = found.goal
+    figure, (loss, time) = canvas(
+        width=9.0,
+        height=3.6,
+        columns=2,
+        title=f"Fewer steps: {found.task}",
+        subtitle=f"{found.count:,} examples of {found.split}; tolerance {percent(goal.tolerance)}, confidence "
+        f"{percent(goal.confidence)}; filled: accepted",
+    )
+    for colour, points in zip(COLOURS, found.rules.values(), strict=False):
+        _points(loss, points, [100 * point.loss for point in points], colour)
+        _points(time, points, [1000 * point.cost.seconds for point in points], colour)
+    loss.axhline(100 * goal.tolerance, color=INK, linewidth=0.8, linestyle="--")
+    loss.set_yscale("symlog", linthresh=100 * goal.tolerance)
+    highest = 100 * max(goal.tolerance, *(point.loss for point in found.points))
+    loss.set_ylim(0, 1.3 * highest)
+    loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    time.scatter([found.trained.mean_steps], [1000 * found.trained.seconds], color=INK, marker="D", s=30, zorder=3)
+    time.annotate("as trained", (found.trained.mean_steps, 1000 * found.trained.seconds), (-6, 6), ha="right",
+                  textcoords="offset points", color=INK, fontsize=9)  # fmt: skip
+    time.set_ylim(bottom=0)
+    if (point := found.point) is not None:
+        for ax, y in ((loss, 100 * point.loss), (time, 1000 * point.cost.seconds)):
+            ax.scatter([point.cost.mean_steps], [y], s=150, facecolors="none", edgecolors=INK, zorder=4)
+    for ax, name in ((loss, "loss, %"), (time, "milliseconds for an example")):
+        clean(ax, grid="y", x="mean steps of a position", y=name)
+    legend(loss)
+    return figure
+
+
 def _validations(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> list[_Line]:
     """Return the validations of the weights of an update, and of the average of the last few weights."""
     last, average = (_curve(metrics, "validation", name, weights=weights, unit=unit) for weights in ("last", "average"))
@@ -247,3 +285,10 @@ def _curve(
         and isinstance(line.get(name), int | float)
         and line.get("weights", "last") == weights
     ]
+
+
+def _points(ax: Axes, points: Sequence[Point], values: list[float], colour: str) -> None:
+    steps = [point.cost.mean_steps for point in points]
+    ax.plot(steps, values, color=colour, linewidth=1, label=points[0].setting.rule)
+    filled = [colour if point.accepted else "white" for point in points]
+    ax.scatter(steps, values, s=22, edgecolors=colour, facecolors=filled, zorder=2)

@@ -23,9 +23,8 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
-from universal_transformer.explore.picture_figures import figure_of
 from universal_transformer.explore.story import Story
-from universal_transformer.explore.story_figures import attention_maps, ponder_map
+from universal_transformer.explore.story_figures import attention_maps, figure_of, ponder_map
 from universal_transformer.files import read_json, write_bytes, write_text
 from universal_transformer.training.provenance import processor
 

@@ -166,11 +166,10 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
 
 def shown_of(model: Model, *, quiet: bool) -> Display:
     """Return the display of a run, after it has shown how long answers may be."""
-    written = "frames" if model.writes == "frames" else "tokens"
-    shown = display(quiet=quiet, unit="examples" if model.writes == "classes" else written)
+    shown = display(quiet=quiet, unit=model.writes if model.config.decodes else "examples")
     if limit := model.config.generation.max_new_tokens:
         more = "" if model.config.generation.fixed_length else ", or twice its input plus 10 if that is more"
-        shown.note(f"an answer may have {limit:,} {written}{more}; model.generation.max_new_tokens changes it")
+        shown.note(f"an answer may have {limit:,} {model.writes}{more}; model.generation.max_new_tokens changes it")
     return shown
 
 

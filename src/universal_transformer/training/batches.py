@@ -150,7 +150,7 @@ def _count(model: Model, batch: Batch) -> Tensor:
     if frames:
         assert isinstance(config, ModelConfig)
         decoder = ~join_blank(~targets, stride=config.outputs.stride)
-    elif config.writes != "classes":
+    elif config.decodes:
         decoder = targets | counted
     sequences = targets.new_ones(len(targets))
     return torch.stack([each.sum() for each in (targets, encoder, decoder, sequences)]).double()

@@ -147,7 +147,7 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
             f"{model.unread_states}; an exit by state_change needs no unit: ut evaluate RUN --exit state_change:0.1",
         ),
         (
-            model.writes == "classes" and model.by_length(decoder=False),
+            not model.decodes and model.by_length(decoder=False),
             "each sequence makes as many steps as it has positions (depth.max_steps=length), and the unit needs one "
             "last step for all; train a run with a number of steps first",
         ),

@@ -97,7 +97,7 @@ class TrainingRun:
         self.training, self.task, self.model, self.device = config.training, task, model, device
         self.journal, self.processes, training = journal, processes, config.training
         self.divided = ALONE if training.parallel == "positions" else processes  # those that divide a batch
-        self.classes = model.writes == "classes"
+        self.classes = not model.config.decodes
         enabled = training.precision == "bfloat16"
         self.precision = partial(torch.autocast, device.type, dtype=torch.bfloat16, enabled=enabled)
         halting_schedule.prepare_units(model, training)

@@ -61,8 +61,8 @@ class ValidationScore:
 
     def text(self, model: Model) -> str:
         """Return the measure that the weights of `model` are compared by, with others, for a message."""
-        unit = "frame" if model.writes == "frames" else "token"
-        measure = f"error {self.error:.2%}" if model.writes == "classes" else f"loss {self.cross_entropy:.4f} a {unit}"
+        loss = f"loss {self.cross_entropy:.4f} a {model.writes.removesuffix('s')}"
+        measure = loss if model.config.decodes else f"error {self.error:.2%}"
         return " · ".join([measure, *self.metric_text(), *steps_text(self.steps)])
 
     def metric_text(self) -> list[str]:
@@ -208,7 +208,7 @@ class BaselineComparison:
 
     def __init__(self, task: Task, model: Model, *, metric: TaskMetric | None) -> None:
         self.metric, self.model = metric_of(task), model
-        self.classes = model.writes == "classes"
+        self.classes = not model.config.decodes
         self.baseline = self.metric.learn(task.train, model.config)
         self.score = trivial_score(self.baseline, task.validation, metric=metric)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from universal_transformer.evaluation.collapse import describe, kind_of_collapse
+from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.report import Side
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.processes import ALONE, Processes
@@ -93,7 +93,7 @@ class CollapseWatch:
 
         `trace` is that of this process.
         """
-        kind, meaning = None, ""
+        found = None
         if trace is not None and trace.probability is not None:
             steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
             steps = steps.double()
@@ -101,13 +101,12 @@ class CollapseWatch:
             count, total, squares = processes.sum(sums).tolist()
             mean = total / count
             spread = math.sqrt(max(0.0, squares / count - mean**2))
-            kind = kind_of_collapse(mean, spread, max_steps=max_steps)
-            if kind is not None:
-                meaning = describe(kind, mean, spread, side=side, max_steps=max_steps)
-        self.updates = self.updates + updates if kind else 0
-        self.looks = self.looks + 1 if kind else 0
-        if self.warned or self.updates < COLLAPSE_UPDATES or self.looks < COLLAPSE_LOOKS:
+            found = collapse(mean, spread, side=side, max_steps=max_steps)
+        self.updates = self.updates + updates if found else 0
+        self.looks = self.looks + 1 if found else 0
+        if found is None or self.warned or self.updates < COLLAPSE_UPDATES or self.looks < COLLAPSE_LOOKS:
             return None
+        kind, meaning = found
         self.warned = True
         return (
             f"halting has collapsed ({kind}): in each of the last {self.looks} updates looked at, of {self.updates}, "

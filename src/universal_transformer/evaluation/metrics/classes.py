@@ -83,11 +83,9 @@ def macro_f1(confusion: Mapping[tuple[int, int], int]) -> float:
     The K classes are those that an example has or that the model gave; ``TP_c`` counts the examples of class c that
     were given c, ``FP_c`` the others that were given c, ``FN_c`` the other answers to examples of c.
     """
-    right: Counter[int] = Counter()
     named: Counter[int] = Counter()  # 2 TP + FP + FN
     for (truth, given), count in confusion.items():
         named.update({truth: count})
         named.update({given: count})
-        if truth == given:
-            right.update({truth: count})
-    return sum(2 * right[one] / number for one, number in named.items()) / max(1, len(named))
+    f1 = (2 * confusion.get((index, index), 0) / number for index, number in named.items())
+    return sum(f1) / max(1, len(named))
