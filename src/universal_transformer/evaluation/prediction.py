@@ -36,7 +36,7 @@ def predict(
     batch_tokens: int = 16384,
     window: int = WINDOW,
 ) -> Iterator[Prediction]:
-    """Yield one prediction an example, in the order of the examples.
+    """Yield a prediction for each example, in their order.
 
     | model           | text                          | score                                                     |
     | --------------- | ----------------------------- | --------------------------------------------------------- |

@@ -82,11 +82,6 @@ class TrivialBaseline:
         """Mean ``-log p`` over all ids of targets."""
         return float(self.nats[[*chain.from_iterable(targets)]].mean())
 
-    def token_sums(self, tokens: Sequence[int]) -> dict[str, float]:
-        """What the frequency of each token adds to the scores of a text."""
-        right = float(list(tokens).count(self.most_frequent))
-        return {"nats": float(self.nats[list(tokens)].sum()), "right": right, "tokens": float(len(tokens))}
-
     def always(self, render: Callable[[Any], str]) -> str:
         """Say that the most frequent target, or class, is given to everything."""
         what, answer = ("target", self.target[:-1]) if self.target else ("class", self.most_frequent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 STYLE = """
@@ -81,15 +81,6 @@ def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int
         inside = "".join(f"<{tag}{cell}</{tag}>" for cell in cells)
         lines.append(f"<tr{' class=total' if number in totals else ''}>{inside}</tr>")
     return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-
-def fields(values: Mapping[str, object]) -> str:
-    """Return names and values in two columns."""
-    lines = [
-        f"<tr><td class=name>{escape(name)}</td><td class=name>{escape(str(value))}</td></tr>"
-        for name, value in values.items()
-    ]
-    return "<table>" + "".join(lines) + "</table>" if lines else ""
 
 
 def image(svg: bytes, *, alt: str) -> str:

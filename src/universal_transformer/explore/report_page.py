@@ -54,9 +54,8 @@ def write_report(
 ) -> Path:
     """Write ``report.html`` and ``plots/*.svg`` into the folder of a run; return the path of the page.
 
-    `stories` are results of `explore.story.examine`, `metrics` the lines of the run's metrics.jsonl; both may be
-    empty. `episode` is one in which the model acted. The configuration is read from the folder's config.json, if it
-    exists.
+    `stories` are results of `explore.story.examine`, `metrics` the lines of metrics.jsonl; in `episode` the model acts.
+    The configuration is that of the folder's config.json, if it exists.
     """
     config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     html, plots = render(report, stories=stories, metrics=metrics, episode=episode, config=config)
@@ -207,22 +206,22 @@ def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -
         "report made on": f"{here}, Python {platform.python_version()}, torch {torch.__version__}",
         "digest of configuration, data": ", ".join(str(start[name]) for name in ("config", "data") if name in start),
     }
-    shown = {name: value for name, value in summary.items() if value not in (None, "")}
+    shown = [(name, str(value)) for name, value in summary.items() if value not in (None, "")]
     parts = [
-        page.folded(name, page.fields(_flat(value))) for name, value in config.items() if isinstance(value, Mapping)
+        page.folded(name, page.table([("field", "value"), *_flat(value)], names=2))
+        for name, value in config.items()
+        if isinstance(value, Mapping)
     ]
-    return page.section("Settings", page.fields(shown), *parts)
+    return page.section("Settings", page.table([("setting", "value"), *shown], names=2), *parts)
 
 
-def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
-    """Return nested fields by dotted name."""
-    flat: dict[str, Any] = {}
+def _flat(values: Mapping[str, Any], *, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested fields by dotted name."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, prefix=f"{prefix}{name}.")
+            yield from _flat(value, prefix=f"{prefix}{name}.")
         else:
-            flat[prefix + name] = value
-    return flat
+            yield prefix + name, str(value)
 
 
 def _start(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -77,8 +77,15 @@ class Perplexity(Metric):
         return share_changed(before, after)
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        target = target_ids(example)
-        return ScoreSums(sums=self.sums(example, baseline.token_sums(target)))
+        row = torch.tensor([target_ids(example)])
+        targets = row[self.scored(torch.ones_like(row, dtype=torch.bool))]
+        right = self.right(torch.full_like(targets, baseline.most_frequent), targets).sum()
+        sums = {
+            "nats": float(baseline.nats[targets.numpy()].sum()),
+            "right": float(right),
+            "tokens": float(len(targets)),
+        }
+        return ScoreSums(sums=self.sums(example, sums))
 
 
 class LastWord(Perplexity):
@@ -103,11 +110,6 @@ class LastWord(Perplexity):
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         known = exponential(sums.ratio("known_nats", over="known"))
         return super().scores(sums) | {"known_perplexity": known}
-
-    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        last = target_ids(example)[-1]
-        sums = baseline.token_sums((last,))
-        return ScoreSums(sums=self.sums(example, sums | {"right": sums["right"] * (last != UNKNOWN)}))
 
 
 def exponential(nats: float) -> float:
