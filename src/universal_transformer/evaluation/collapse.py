@@ -11,15 +11,13 @@ constant   ``s < CONSTANT``                            positions stop at the sam
 fake       ``CE > FAKE · Σ_t p_t CE_t + NEGLIGIBLE``   the loss where positions stop is above its expectation
 =========  ==========================================  =================================================
 
-``python experiments/collapse_warnings.py`` compares the thresholds with all recorded runs that halt
-(``results/studies/collapse_warnings.md``).
-The first three are of one side. ``fake`` is of the output of the rule ponder: CE is the cross-entropy of validation,
-and the sum its expectation over the steps at which positions may stop. The output of ACT is a mean of states, and the
-logits are affine in it, so that its CE is at most this sum (Jensen; with pre-norm a LayerNorm stands in between).
-``results/studies/fake_collapse.md`` compares the condition with exits that are too early.
+The first three are of one side of at least two steps. ``fake`` is of the output of the rule ponder: CE is the
+cross-entropy of validation, and the sum its expectation over the steps at which positions may stop. The output of ACT
+is a mean of states, and the logits are affine in it, so that its CE is at most this sum (Jensen; with pre-norm a
+LayerNorm stands in between). The remainder of ACT is no criterion: it approaches 1 where positions go on to the cap,
+and also where they stop after one step.
 
-The remainder is no criterion: with ACT it approaches 1 where positions go on to the cap, and also where they stop after
-one step. A side with one step cannot collapse.
+``results/studies/collapse_warnings.md`` and ``fake_collapse.md`` compare the thresholds with all recorded runs.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ from universal_transformer.evaluation.scores import Side
 Kind = Literal["shallow", "deep", "constant"]
 
 SHALLOW = 1.05
-"""Mean number of steps. With 1.2, recorded sides are warned about of which 6 to 12 % of the positions take two steps or
-more (`results/studies/collapse_warnings.md` compares the thresholds)."""
+"""Mean number of steps. With 1.2, recorded sides are warned about of which 6 to 12 % of the positions take more than
+one."""
 DEEP = 0.99
 """Mean number of steps, as a share of the cap. With 0.95, sides are warned about whose positions differ in their
 steps."""

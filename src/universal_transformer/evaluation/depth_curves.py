@@ -116,11 +116,11 @@ def calibrate(
 ) -> Calibration:
     """Run `model` on a split of `task` with each setting of depth, and choose the cheapest within the `goal`.
 
-    The settings of a rule are tested in their order, at the level ``(1 - confidence) / number of rules``, up to the
-    first that is not accepted (`risk`). So the risks of all accepted settings are within the tolerance with the stated
-    confidence, whatever their rules, and any of them may be chosen. With one `rule` its level is not divided. The time
-    of the depth of training and of the `FASTEST` accepted settings is the shortest of `TIMED` measurements, because new
-    kernels and other work of the machine can only make it longer. The field `weights` is left to the caller.
+    The settings of a rule (None: of each that the model serves) are tested in their order, at the level
+    ``(1 - confidence) / number of rules``, up to the first that is not accepted (`risk`): the risks of all accepted
+    settings are then within the tolerance with the stated confidence. The time of the depth of training and of the
+    `FASTEST` accepted settings is the shortest of `TIMED` measurements, because other work of the machine can only make
+    it longer. The field `weights` is left to the caller.
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """

@@ -63,9 +63,9 @@ def evaluate(
 ) -> Report:
     """Score `model` on a split of `task` by its metric (`METRICS`).
 
-    The scores of a `baseline` stand next to those of the model, with a warning for each test set on which the model is
-    not better. Answers have the limit of length that prediction has, with a warning if some reach it. Steps are counted
-    over real source positions and over generated tokens. The batches change a figure only by rounding, and with several
+    The scores of a `baseline` stand next to those of the model. Answers have the limit of length that prediction has.
+    Steps are counted over real source positions and over generated tokens. Warnings say where halting has collapsed,
+    answers may be cut, or the baseline is not beaten. The batches change a figure only by rounding, and with several
     beams because a search continues to the longest target of its batch.
 
     UserError for an unknown split, no examples, or a model that does not fit the task.

@@ -49,9 +49,8 @@ def predict(
 
     `tokens` holds N of each source position, those of a story in reading order (for a language model: of the position
     that predicts each prompt token), `output` the score and N of each token of the answer, and `choices` the
-    `num_choices` best answers that were found. `words` is left empty: `with_words` fills it from the line of the
-    example. Examples are read `window` at a time and batched by length under `batch_tokens` positions. Sampling for an
-    example depends on its number only, so that batches change no answer.
+    `num_choices` best answers. `with_words` fills `words`. Examples are read `window` at a time and batched by length
+    under `batch_tokens` positions. Sampling depends on the number of an example only: batches change no answer.
     """
     options = options or DecodingOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):

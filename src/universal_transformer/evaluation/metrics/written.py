@@ -106,9 +106,8 @@ def exact_match(text: str, reference: str) -> dict[str, float]:
 def cut(output: Generated, *, length: int) -> Generated:
     """Return an output cut to `length` tokens, the end token included, as a search for that length gives it.
 
-    A batch is generated up to the length of its longest target. Cut to its own, an output has the same tokens, and so
-    the same scores and steps, in every batch. Where the target ends in an end token, the cut changes no score: an
-    output that has not ended there is longer than the target.
+    A batch is generated up to its longest target. Cut to its own, an output has the same scores and steps in every
+    batch. The cut changes no score: an output that has not ended at the end of its target is longer than it.
     """
     return dataclasses.replace(
         output,
