@@ -12,7 +12,7 @@ from universal_transformer.tasks import reports
 from universal_transformer.tasks.boards import Board
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.sides.board import SHAPES, Cells
-from universal_transformer.tasks.sudoku import SudokuData
+from universal_transformer.tasks.sudoku import MOST_TRIES, SudokuData
 from universal_transformer.tasks.task import Task
 
 SIDES = (4, 6, 9)
@@ -73,7 +73,8 @@ def test_numbers_of_givens_that_no_board_has_are_refused(givens):
         SudokuData(side=4, givens=givens)
 
 
-def test_boards_that_a_part_does_not_have_are_asked_for_in_vain():
+def test_boards_that_a_part_does_not_have_are_asked_for_in_vain(monkeypatch):
+    monkeypatch.setitem(MOST_TRIES, 4, 500)
     said = "^found 0 of 4 different boards for validation, and no further one with 15 given cells; ask for fewer"
     with pytest.raises(UserError, match=said):
         SudokuData(side=4, givens=(15, 15), validation_boards=4).load()
