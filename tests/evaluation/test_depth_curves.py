@@ -270,7 +270,7 @@ def test_mistakes_are_errors_of_one_line(choices, message):
 
 
 def test_an_exit_that_the_model_cannot_serve_is_an_error():
-    with pytest.raises(UserError, match=r"nothing to calibrate: exit state_change.* at least 3 steps .* has 2"):
+    with pytest.raises(UserError, match=r"nothing to calibrate: exit state_change.* at least 3 steps .* there are 2"):
         run(scripted(max_steps=2), task_of(*[1] * 100), rule="state_change")
 
 
