@@ -66,7 +66,7 @@ def until_end(ids: Sequence[int], *, end_id: int = END) -> Sequence[int]:
     return ids[: list(ids).index(end_id)] if end_id in ids else ids
 
 
-class Encoded(NamedTuple):
+class EncodedText(NamedTuple):
     """An encoded text, as far as a `tokenizers.Encoding` is used here."""
 
     ids: list[int]
@@ -153,7 +153,7 @@ class Tokenizer:
         """Return the ids of `text`, without start or end."""
         return self._encoding(text).ids
 
-    def _encoding(self, text: str) -> Encoded | tokenizers.Encoding:
+    def _encoding(self, text: str) -> EncodedText | tokenizers.Encoding:
         try:
             encoding: tokenizers.Encoding = self._library.encode(text, add_special_tokens=False)
             return encoding

@@ -25,7 +25,7 @@ from universal_transformer.data.tokenizer import (
     UNKNOWN_TOKEN,
     WHITE,
     WORDS,
-    Encoded,
+    EncodedText,
     Tokenizer,
 )
 from universal_transformer.errors import UserError, optional, refuse, suggestion
@@ -161,7 +161,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._tokens = [*map(str, map(library.IdToPiece, range(size))), *added]
         super().__init__(library, special=special, size=len(self._tokens), content=data)
 
-    def _encoding(self, text: str) -> Encoded:
+    def _encoding(self, text: str) -> EncodedText:
         """Return ids with the characters of each; none for a token that the file has rewritten."""
         if any("\ud800" <= letter <= "\udfff" for letter in text):
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters")
@@ -171,7 +171,7 @@ class SentencePieceTokenizer(Tokenizer):
             first = text.find(part, place, place + len(part) + NEAR)
             offsets.append((first, first + len(part)) if first >= 0 else (place, place))
             place = offsets[-1][1]
-        return Encoded(list(self._library.EncodeAsIds(text)), offsets)
+        return EncodedText(list(self._library.EncodeAsIds(text)), offsets)
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         return list(map(self.encode, texts))
