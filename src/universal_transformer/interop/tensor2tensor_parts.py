@@ -46,7 +46,7 @@ class OfficialCoordinates(Coordinates):
         every_step: bool,
         join: nn.Linear | None,
         shifted: bool,
-        sru: SimpleRecurrentUnit | None,
+        sru: SimpleRecurrentUnit | None = None,
     ) -> None:
         super().__init__(position, step, every_step=every_step)
         self.join, self.shifted, self.sru = join, shifted, sru

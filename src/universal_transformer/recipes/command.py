@@ -13,7 +13,6 @@ from universal_transformer.files import from_here, show, write_json
 from universal_transformer.manifest import MODEL
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.folder import CONFIG, METRICS
-from universal_transformer.runs.journal import read_metrics
 from universal_transformer.training.provenance import code_in_use, hardware
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import leaves
@@ -72,6 +71,8 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
 
     `arguments` are those of ``ut evaluate``. The command of training is null for a recipe that is not in `RECIPES`.
     """
+    from universal_transformer.runs.journal import read_metrics  # imports torch, which commands of rows need not
+
     lines, code = read_metrics(run.folder / METRICS), code_in_use()
     started = {name: value for name, value in _last(lines, "start").items() if name != "folder"}
     if run.config.warm_start:
