@@ -34,7 +34,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 nightly: $(VENV)/.installed-dev
-	$(BIN)/pytest -q -m slow
+	$(BIN)/pytest -q --products -m slow
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 --products \
 	  -m "not slow and not compiled"
 
