@@ -43,9 +43,9 @@ TABLE4 = ResultTable(
     rows=_rows(),
     heading="Table 4: algorithmic tasks",
     introduction="""\
-Copy, reversal and addition of digits, trained on sources of up to 40 symbols without a curriculum, tested on sources
-of 400. Scores are of free-running greedy output. "Transformer" has the width and the depth of the Universal
-Transformer; the small one is narrower, so that it has as many parameters.""",
+Copy, reversal and addition of digits, trained on sources of up to 40 symbols, tested on sources of 400. Scores are of
+free-running greedy output. "Transformer" has the width and the depth of the Universal Transformer; the small one is
+narrower, so that it has as many parameters. Only the Neural GPU has a curriculum, as in the paper.""",
     grids=[
         Grid(
             title="Sources of 400 symbols",
@@ -89,7 +89,8 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
         "Lengths of 1,000 and 2,000 are not in the paper, and only the row distance positions is tested on them.",
         "Models have width 64 and pre-norm, and 2 steps (4 for addition); earlier runs of 800 updates had 4: the paper "
         "states no sizes.",
-        "The paper trained its Neural GPU with a curriculum; ours is trained without one.",
+        "The paper does not describe the curriculum of its Neural GPU. Ours lets in batches that are a tenth longer "
+        "each time that the mean cross-entropy of 20 updates is below 0.1 nats; runs of 800 updates had none.",
         "Numbers of an addition are written with the first digit first; in the row distance positions, with the last "
         "digit first.",
         "The row distance positions takes 2 steps (3 for addition). Its positions are rotary coordinates, in "

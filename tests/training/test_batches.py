@@ -16,7 +16,7 @@ from universal_transformer.runs.resume import data_digest
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import TextData
 from universal_transformer.tasks.lazy import MappedExamples
-from universal_transformer.training.batches import TrainingBatches
+from universal_transformer.training.batches import Place, TrainingBatches
 from universal_transformer.training.processes import Processes
 from universal_transformer.typed import replaced
 
@@ -54,7 +54,7 @@ def test_batches_from_any_place_are_those_of_the_undisturbed_run(examples):
         seen.append((undisturbed.epoch, undisturbed.index, indices(undisturbed)))
         undisturbed.advance()
     for number, (epoch, index, _) in enumerate(seen):
-        found = batches(examples, start=(epoch, index))
+        found = batches(examples, start=Place(epoch, index))
         for expected in seen[number : number + 3]:
             assert (found.epoch, found.index, indices(found)) == expected
             found.advance()
@@ -69,6 +69,42 @@ def test_each_example_on_disk_is_seen_once_an_epoch_by_one_process(size, passes)
             seen += indices(found)
             found.advance()
     assert sorted(seen) == list(range(len(EXAMPLES)))
+
+
+@pytest.mark.parametrize("examples", [EXAMPLES, ON_DISK])
+def test_a_curriculum_begins_with_the_shortest_batches_and_lets_in_all_in_the_end(examples):
+    found, epochs = batches(examples, start=Place(longest=0)), []
+    while not epochs or found.epoch < 30:
+        longest = max(size for part in found.parts for size in sizes([examples[i] for i in part.batch.indices]))
+        assert longest <= found.longest
+        if found.epoch == len(epochs):
+            epochs.append([])
+            found.grow() if found.epoch % 2 else None
+        epochs[-1] += indices(found)
+        found.advance()
+    seen = [set(sizes([examples[i] for i in epoch])) for epoch in epochs]
+    assert max(seen[0]) < max(sizes(EXAMPLES))
+    assert [max(one) for one in seen] == sorted(max(one) for one in seen)
+    assert sorted(epochs[-1]) == list(range(len(EXAMPLES)))
+
+
+def test_a_curriculum_waits_for_the_loss_and_resumes_exactly(tmp_path):
+    task = tiny.task("encoder_decoder")
+
+    def longest_of(folder):
+        return [line["longest"] for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "update"]
+
+    config = tiny.run_config(max_updates=8, curriculum=100.0, log_every=2)
+    train(config, tmp_path / "whole", task=task, quiet=True)
+    for updates in (5, 8):
+        part = replaced(config, {"training.max_updates": updates})
+        train(part, tmp_path / "parts", task=task, quiet=True, resume=updates == 8)
+    assert tiny.losses(tmp_path / "parts") == tiny.losses(tmp_path / "whole")
+    train(replaced(config, {"training.curriculum": 1e-9}), tmp_path / "waiting", task=task, quiet=True)
+    shortest, longest = longest_of(tmp_path / "waiting")[0], max(sizes(task.train))
+    assert longest_of(tmp_path / "waiting") == [shortest] * 4
+    assert longest_of(tmp_path / "whole") == [min(shortest + i, longest) for i in range(4)]
+    assert shortest < longest
 
 
 def test_the_digest_of_examples_on_disk_is_that_of_their_file():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.models.model_config import ModelConfig
-from universal_transformer.recipes.start import Recipe
+from universal_transformer.recipes.start import Recipe, constant_rate
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
@@ -47,8 +47,9 @@ def lstm(config: RunConfig) -> RunConfig:
 
 
 def neural_gpu(config: RunConfig) -> RunConfig:
-    """A Neural GPU."""
-    return dataclasses.replace(config, model=NeuralGpuConfig(dropout=universal(config).step.dropout))
+    """A Neural GPU, which learns short sources first and has a little dropout (Kaiser and Sutskever 2016)."""
+    changes = {**constant_rate(), "training.curriculum": 0.1, "training.max_updates": 3000}
+    return replaced(dataclasses.replace(config, model=NeuralGpuConfig(dropout=0.1)), changes)
 
 
 def transformer(config: RunConfig) -> RunConfig:

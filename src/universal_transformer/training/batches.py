@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from universal_transformer.axes import Scalar, Tensor
@@ -25,6 +27,9 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.training.processes import ALONE, Processes
 
+Lengths = Callable[[np.ndarray], np.ndarray]
+"""Indices of examples -> their positions (`data.example.size`)."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -35,11 +40,24 @@ class Part:
     """0 where the batch has too few rows: then the part is a row that another one has too."""
 
 
+class Place(NamedTuple):
+    """Where training is in its data."""
+
+    epoch: int = 0
+    batch: int = 0
+    longest: int | None = None
+    """Positions of the longest row that a curriculum lets in; None where there is no curriculum."""
+
+
+BEGINNING = Place()
+
+
 class TrainingBatches:
-    """The training batches from `start`, an epoch and a batch of it, on; the order is a function of (seed, epoch).
+    """The training batches from `start` on; their order is a function of (seed, epoch).
 
     `epoch`, `index` and `rows`, the number of examples, are those of the current batch of all processes; `parts`, and
-    the number of their `targets`, are those of this process.
+    the number of their `targets`, are those of this process. Batches with a row of more than `longest` positions, where
+    it is not None, are left out.
     """
 
     def __init__(
@@ -49,27 +67,46 @@ class TrainingBatches:
         batch_tokens: int,
         seed: int,
         device: torch.device,
-        start: tuple[int, int] = (0, 0),
+        start: Place = BEGINNING,
         passes: int = 1,
         processes: Processes = ALONE,
     ) -> None:
         assert examples
-        epoch, index = start
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
-        self._windows = _windows(examples, batch_tokens=batch_tokens, seed=seed)
-        self._order = islice(self._from_epoch(epoch), index, None)
+        self.longest, self._lengths = start.longest, _lengths(examples)
+        self._windows = _windows(examples, self._lengths, batch_tokens=batch_tokens, seed=seed)
+        self._order = islice(self._from_epoch(start.epoch), start.batch, None)
         self.advance()
 
     def _from_epoch(self, epoch: int) -> Iterator[tuple[int, int, list[int]]]:
         """Yield the epoch, the number and the examples of each batch; windows are made when they are used."""
         for later in count(epoch):
-            for index, indices in enumerate(chain.from_iterable(self._windows(later))):
+            for index, indices in enumerate(chain.from_iterable(map(self._opened, self._windows(later)))):
                 yield later, index, indices
+
+    def _opened(self, window: list[list[int]]) -> list[list[int]]:
+        """A window, of which a curriculum lets in the shortest batches at least."""
+        if self.longest is not None:
+            self.longest = max(self.longest, min(map(self._length, window)))
+        return window
+
+    def _length(self, indices: list[int]) -> int:
+        """The positions of the longest row of a batch."""
+        return int(self._lengths(np.array(indices)).max())
+
+    def grow(self) -> int:
+        """Let batches in whose rows are a tenth longer, and one position at least; return the new `longest`."""
+        assert self.longest is not None
+        most = int(self._lengths(np.arange(len(self._examples))).max())
+        self.longest = min(most, self.longest + max(1, self.longest // 10))
+        return self.longest
 
     def advance(self) -> None:
         """Move to the next batch: build its parts of this process, one a pass, and count their targets."""
         self.epoch, self.index, indices = next(self._order)
+        while self.longest is not None and self._length(indices) > self.longest:
+            self.epoch, self.index, indices = next(self._order)
         self.rows, size = len(indices), self._processes.size
         own = [indices[part * size + self._processes.rank :: self._passes * size] for part in range(self._passes)]
         parts = [(self._collate(rows or indices[:1]), float(bool(rows))) for rows in own]
@@ -80,15 +117,20 @@ class TrainingBatches:
         return collate([self._examples[index] for index in indices], indices=indices)
 
 
+def _lengths(examples: Sequence[Example]) -> Lengths:
+    """Return what gives the positions of the examples with some indices."""
+    return examples.sizes if isinstance(examples, MappedExamples) else np.array(sizes(examples)).__getitem__
+
+
 def _windows(
-    examples: Sequence[Example], *, batch_tokens: int, seed: int
+    examples: Sequence[Example], lengths: Lengths, *, batch_tokens: int, seed: int
 ) -> Callable[[int], Iterable[list[list[int]]]]:
     """Return what makes the batches of an epoch, window after window: of examples in memory, all at once."""
+    total = len(examples)
     if isinstance(examples, MappedExamples):
-        mapped, total = examples.sizes, len(examples)
-        return lambda epoch: windows_of_batches(mapped, count=total, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
-    lengths = sizes(examples)
-    return lambda epoch: [batches_by_size(lengths, batch_tokens=batch_tokens, seed=(seed, epoch))]
+        return lambda epoch: windows_of_batches(lengths, count=total, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+    whole = lengths(np.arange(total)).tolist()
+    return lambda epoch: [batches_by_size(whole, batch_tokens=batch_tokens, seed=(seed, epoch))]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import halting_schedule, optimizer, selection
-from universal_transformer.training.batches import Counts, TrainingBatches
+from universal_transformer.training.batches import Counts, Place, TrainingBatches
 from universal_transformer.training.display import Display, Tensors, UpdateStatus, Value
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import Loss, objective
@@ -40,6 +40,8 @@ class RunState:
     epoch: int = 0
     batch: int = 0
     """Batches of the epoch that are finished."""
+    longest: int | None = None
+    """Positions of the longest row that a curriculum lets in; None without one."""
     examples: int = 0
     targets: int = 0
     seconds: float = 0.0
@@ -113,7 +115,8 @@ class TrainingRun:
             metric=TaskMetric.chosen(task, training),
             processes=self.divided,
         )
-        self.selection, self.state = WeightSelection(training), RunState()
+        self.selection = WeightSelection(training)
+        self.state = RunState(longest=None if training.curriculum is None else 0)
         self.clock, self.saved_at, self.seconds_at_update = Clock(processes), time.monotonic(), 0.0
 
     def restore(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
@@ -132,7 +135,7 @@ class TrainingRun:
             batch_tokens=training.batch_tokens,
             seed=training.seed,
             device=self.device,
-            start=(state.epoch, state.batch),
+            start=Place(state.epoch, state.batch, state.longest),
             passes=training.accumulate,
             processes=self.divided,
         )
@@ -208,6 +211,7 @@ class TrainingRun:
             self.selection.add_update(model, update=update)
         self.optimizer.zero_grad(set_to_none=True)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
+        state.longest = self.batches.longest
         state.examples += num_examples
         state.targets += num_targets
         if outlier is not None:
@@ -227,7 +231,8 @@ class TrainingRun:
         for name, value in values.items():
             state.window[name] = state.window.get(name, 0.0) + value
         if state.update % training.log_every == 0:
-            self.write("update", line_of(state.window, traces) | {"learning_rate": rate, "epoch": state.epoch})
+            line = line_of(state.window, traces) | {"learning_rate": rate, "epoch": state.epoch}
+            self.write("update", line | curriculum(self))
             updates, state.window = int(state.window["updates"]), {}
             for text in collapsed(self, traces, updates=updates):
                 self.warn(text)
@@ -288,6 +293,14 @@ def line_of(window: Mapping[str, float], sides: Iterable[Side]) -> dict[str, Val
     averaged = (*AVERAGED, *(f"{side}_steps" for side in sides))
     line: dict[str, Value] = {name: window[name] / window["updates"] for name in averaged}
     return line | {f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")}
+
+
+def curriculum(run: TrainingRun) -> dict[str, Value]:
+    """Let longer batches in if the window's loss is low enough; return how long they were in it, for its line."""
+    longest, limit, window = run.state.longest, run.training.curriculum, run.state.window
+    if limit is not None and window["cross_entropy"] < limit * window["updates"]:
+        run.state.longest = run.batches.grow()
+    return {} if longest is None else {"longest": longest}
 
 
 def collapsed(run: TrainingRun, traces: Mapping[Side, Trace], *, updates: int) -> Iterator[str]:

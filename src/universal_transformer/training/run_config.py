@@ -47,6 +47,9 @@ class TrainingConfig:
     """Positions in a batch, padding included: rows times the longest row."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights."""
+    curriculum: MoreThanZero | None = None
+    """Train on the shortest batches first (Kaiser and Sutskever 2016): each time that the mean cross-entropy of
+    `log_every` updates is below this number of nats, batches that are a tenth longer are let in. None means all."""
     learning_rate: MoreThanZero = 1e-3
     """The highest learning rate, reached at the end of the warm-up."""
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
