@@ -15,6 +15,7 @@ CLAIMS = [
     *(f"US {number}" for number in range(1, 28)),
     *(f"US FIG. {number}" for number in range(1, 6)),
     *(f"JP {number}" for number in range(1, 14)),
+    "JP treatments",
     *(f"tutorial {part}" for part in ("coordinates", "attention", "step", "decoder", "output", "halting")),
     "version 1 equation 4",
     *(f"equation {number}" for number in range(1, 9)),

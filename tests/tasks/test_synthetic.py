@@ -9,7 +9,7 @@ from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec, synthetic
 from universal_transformer.tasks.pairs import PairsData
-from universal_transformer.tasks.synthetic import KINDS, MONTHS, NUMBERS, PARTS, synthetic_pairs
+from universal_transformer.tasks.synthetic import CAVEATS, DRUGS, KINDS, MONTHS, NUMBERS, PARTS, synthetic_pairs
 from universal_transformer.tasks.task import Saved
 
 TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "None", "--quiet"]
@@ -49,6 +49,41 @@ def test_a_summary_has_the_facts_of_its_report():
         assert int(votes) > int(against)
         assert sorted(re.findall(r"\d+", decision)) == sorted([votes, against])
         assert f"{cost},000 euros" in source
+
+
+def treated(source, *, factor=1):
+    """What the rule gives to the patient of a record, read from its text alone."""
+    age, allergy, visits = re.fullmatch(r"age (\d+), allergy (\w+); (.+)", source).groups()
+    drugs = {condition: second if first == allergy else first for condition, (first, second) in DRUGS.items()}
+    dose = factor * (1 if int(age) >= 70 else 2)
+    given = [visit.split(": ")[1].split(", ") for visit in visits.split("; ")]
+    return "; ".join(
+        "none"
+        if seen == ["no change"]
+        else ", ".join(f"stop {drugs[one[:-5]]}" if one.endswith(" gone") else f"{drugs[one]} {dose}" for one in seen)
+        for seen in given
+    )
+
+
+@pytest.mark.claim("JP treatments")
+def test_the_rule_treats_nine_patients_in_ten_as_they_were_and_the_others_have_double_doses():
+    pairs = [*islice(synthetic_pairs("treatments", "train", seed=0), 2000)]
+    as_the_rule = [target == treated(source) for source, target in pairs]
+    assert sum(as_the_rule) / len(pairs) == pytest.approx(0.9, abs=0.02)
+    assert all(
+        target == treated(source, factor=2)
+        for (source, target), same in zip(pairs, as_the_rule, strict=True)
+        if not same
+    )
+
+
+def test_treatments_are_never_scored_without_saying_that_the_model_is_no_medical_device(tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"fever {n}\trest {n}\n" for n in range(40)))
+    own = PairsData(train=str(tmp_path / "a.tsv"), tokenizer="word", synthetic="treatments").load()
+    made = PairsData(synthetic="treatments", train_pairs=30, test_pairs=4, tokenizer="word").load()
+    assert all(CAVEATS["treatments"] in task.notes for task in (own, made))
+    assert (NOTE in own.notes, NOTE in made.notes) == (False, True)
+    assert "no medical device" in CAVEATS["treatments"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

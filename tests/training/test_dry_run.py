@@ -188,7 +188,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []
     small += ["--train-sentences", "300", "--longer", "10", "12"] if isinstance(data, ParsingData) else []
-    small += ["--train-pairs", "300", "--test-pairs", "10"] if name in ("summaries", "records") else []
+    small += ["--train-pairs", "300", "--test-pairs", "10"] if name in ("summaries", "records", "treatments") else []
     small += ["--data.limit", "100"] if EXTERNAL.get(name) == "mnist10k" else []
     rows = "0" if name == "captions-digits" else "10"
     small += ["--data.train-examples", "200", "--data.rows", rows] if name.startswith("captions") else []

@@ -1,4 +1,4 @@
-"""Text to trees, summaries and records."""
+"""Text to trees, summaries, records and treatments."""
 
 from __future__ import annotations
 
@@ -31,4 +31,12 @@ def records() -> RunConfig:
     return start("records", data, _GENERATED)
 
 
-MAIN = named(parsing, summaries, records)
+def treatments() -> RunConfig:
+    """Treatments of a patient's record: --data.train FILE (as for pairs); without it, synthetic records of invented
+    patients. No medical device.
+    """
+    data = PairsData(vocabulary_size=1000, metric="sequence", synthetic="treatments")
+    return start("treatments", data, _GENERATED)
+
+
+MAIN = named(parsing, summaries, records, treatments)

@@ -26,7 +26,7 @@ from universal_transformer.tasks.own_files import Encoded, OwnFiles
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.stores import check_same
-from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
+from universal_transformer.tasks.synthetic import CAVEATS, Synthetic, synthetic_pairs
 from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, check
 
@@ -73,7 +73,7 @@ class PairsData(OwnFiles):
     `tokens` of the data folder, with a tokenizer learned from a sample, and at most about 5,000 are held out."""
 
     synthetic: Literal["none"] | Synthetic = "none"
-    """Synthetic pairs for a first try, if no training file is named: summaries or records."""
+    """Synthetic pairs for a first try, if no training file is named: summaries, records or treatments."""
     train_pairs: AtLeastOne = 20_000
     """Synthetic pairs to train on."""
     test_pairs: AtLeastOne = 500
@@ -154,6 +154,8 @@ class PairsData(OwnFiles):
             yield f"answers are in lower case, and {score} compares them with targets as they were written"
         if self._is_synthetic:
             yield "all training examples are synthetic, and scores say nothing about real texts"
+        if self.synthetic in CAVEATS:
+            yield CAVEATS[self.synthetic]
 
     @property
     def _is_synthetic(self) -> bool:
