@@ -14,18 +14,21 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
-.PHONY: demo test laws nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
+.PHONY: demo test laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
 
-# mypy works on one core, so it runs beside the tests
+# side by side, as mypy and the compiler use one core
 test: $(VENV)/.installed-dev
-	$(MAKE) --no-print-directory -j 2 lint laws
+	$(MAKE) --no-print-directory -j 3 lint compiled laws
 
 laws: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) -m "not slow and not compiled"
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal -m "compiled and not slow"
+
+# in a process of its own, without the checks of shapes, which cannot be compiled
+compiled: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m "compiled and not slow" $$(grep -rl mark.compiled tests --include=*.py)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

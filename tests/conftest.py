@@ -17,14 +17,14 @@ from universal_transformer.tasks import AlgorithmicData, BabiData, StoriesData
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
-hypothesis.settings.register_profile(
-    "laws",
-    deadline=None,  # the first call of a shape pays for the compilation of its shape checks
-    derandomize=True,  # a failure is reproducible
-    max_examples=50,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("laws")
+for profile, examples in (("each change", 20), ("nightly", 200)):
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,  # the first call of a shape pays for the compilation of its shape checks
+        derandomize=True,  # a failure is reproducible
+        max_examples=examples,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 
 
 def pytest_addoption(parser):
@@ -38,18 +38,24 @@ def pytest_addoption(parser):
     parser.addoption(
         "--products",
         action="store_true",
-        help="run the whole product of three or more parameters (default: any two values of two of them together)",
+        help="run whole products of three or more parameters (default: any two values of two of them together), all "
+        "members of samples, and ten times the generated examples",
     )
 
 
+def pytest_configure(config):
+    """Before the tests are imported, as their decorators read the profile."""
+    hypothesis.settings.load_profile("nightly" if config.getoption("--products") else "each change")
+
+
 def pytest_collection_modifyitems(config, items):
-    """Choose from products; the tests that may take longest come first, so that no process waits for one at the end."""
+    """Choose from products and samples; what may take longest comes first: no process waits for it at the end."""
     if not config.getoption("--products"):
         functions = defaultdict(list)
         for item in items:
             slow = item.get_closest_marker("slow") is not None  # then another item does not stand for it
             functions[item.path, item.originalname, slow].append(item)
-        chosen = {item for of_function in functions.values() for item in covering(of_function)}
+        chosen = {item for of_function in functions.values() for item in sampled(covering(of_function))}
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
@@ -72,6 +78,13 @@ def covering(items):
         covered.update(left[best])
         times.update(values[best])
     return chosen
+
+
+def sampled(items):
+    """Of a function marked ``sample(n)``, n items from the first to the last, evenly spread."""
+    marker = items[0].get_closest_marker("sample")
+    count = min(marker.args[0], len(items)) if marker else len(items)
+    return [items[round(place * (len(items) - 1) / max(1, count - 1))] for place in range(count)]
 
 
 def values_of(item):
@@ -100,6 +113,12 @@ def seed():
     dtype = torch.get_default_dtype()
     yield
     torch.set_default_dtype(dtype)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_disks(monkeypatch):
+    """What a test writes need not outlive a failure of power: half of the time of a small run is waiting for disks."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 LOADED = {}

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from small_sounds import sound_file, tone, with_stated_flac_length, with_stated_length
@@ -114,7 +114,6 @@ def test_samples_of_all_channels_are_limited_together(monkeypatch):
 
 @pytest.mark.parametrize("content", [WAV, FLAC], ids=["WAV", "FLAC"])
 @given(share=st.floats(0, 1, exclude_max=True))
-@settings(max_examples=30)
 def test_no_part_of_a_file_is_taken_for_the_whole(content, share):
     with pytest.raises(UserError):
         decode(content[: int(share * len(content))])

@@ -43,7 +43,7 @@ CHOICES = [
 @pytest.mark.cover(1)
 @pytest.mark.parametrize("below", [0.0, 0.75, 2.0], ids=["never compact", "as it is", "always compact"])
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda c: "-".join(c))
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(pieces=PIECES, blanks=BLANKS)
 def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, below, pieces, blanks):
     length, found = sum(pieces), []

@@ -202,6 +202,7 @@ def test_another_norm_is_the_one_that_counts(architecture, norm, ran):
 
 
 @pytest.mark.compiled
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("architecture", KINDS)
 def test_compiled_blocks_are_called(architecture, ran):
     torch._dynamo.reset()

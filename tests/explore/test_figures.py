@@ -158,6 +158,7 @@ def test_the_training_plot_has_a_line_of_the_baseline_that_needs_no_model():
     assert "baseline" not in words(training_curve(METRICS))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "text", ["$x_", r"\frac{$", "日本語 ☃", "a\nb\x1b[31m", "<script>", "x" * 500, "", "\u202e\U0001f600"]
 )

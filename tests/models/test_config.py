@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from configs import config_of, with_fields
@@ -63,7 +63,6 @@ CHANGES = st.lists(st.sampled_from(sorted(FIELDS)), max_size=4, unique=True).fla
 )
 
 
-@settings(max_examples=300)
 @given(changes=CHANGES)
 def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_names_a_changed_field(changes):
     try:

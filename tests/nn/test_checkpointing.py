@@ -81,6 +81,7 @@ def states_a_step(*, checkpointed, **choices):
 
 
 @pytest.mark.cover(1)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
     ("choices", "most"),

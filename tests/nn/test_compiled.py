@@ -56,6 +56,7 @@ def test_compiled_is_eager_in_outputs_and_gradients(halting):
     assert list(eager.state_dict()) == list(compiled.state_dict())
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("gradients", [False, True])
 def test_a_whole_model_that_leaves_out_halted_positions_can_be_compiled(position, gradients, monkeypatch):
@@ -63,7 +64,7 @@ def test_a_whole_model_that_leaves_out_halted_positions_can_be_compiled(position
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
     ran, run = [], CompactLoop.run
     monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
-    fields = {"position_coordinates": position, "halting": True, "halting_bias": -0.5, "max_steps": 6, "norm": "pre"}
+    fields = {"position_coordinates": position, "halting": True, "halting_bias": -0.5, "max_steps": 4, "norm": "pre"}
     model = build(with_fields(SMALL, **fields)).eval()
     with torch.no_grad():
         model.source.recurrence.halting.weight.normal_(std=1.0)

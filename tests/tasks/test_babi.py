@@ -167,6 +167,7 @@ def _questions(number, part, folder="en-10k"):
 
 
 @needs_real_files
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", TASK_NAMES)
 def test_the_published_files_parse_whole(number):
     train, test = _questions(number, "train"), _questions(number, "test")

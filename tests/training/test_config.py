@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
@@ -74,7 +74,6 @@ def test_a_run_without_end_is_refused():
     schedule=st.sampled_from(["inverse_sqrt", "cosine", "linear", "constant"]),
     seed=st.integers(0, 2**63 - 1),
 )
-@settings(max_examples=50, deadline=None)
 def test_a_configuration_survives_json(minutes, rate, beta, schedule, seed):
     config = run_config(minutes=minutes, learning_rate=rate, betas=(beta, 0.9), schedule=schedule, seed=seed)
     again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
