@@ -1,9 +1,12 @@
 """Model configurations by short names: one line where nested dataclasses take ten."""
 
 import dataclasses
+from functools import cache
 
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
 from universal_transformer.models.model_config import ModelConfig
+from universal_transformer.recipes import RECIPES
+from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import leaves, replaced
 
 PATHS = {
@@ -66,6 +69,12 @@ VALUES = {
     "position_start": {"fixed": False, "step": True},
 }
 """Short name -> short value -> value."""
+
+
+@cache
+def recipe_configs() -> dict[str, RunConfig]:
+    """The configuration of each recipe by its name, made once, as there are many."""
+    return {name: recipe() for name, recipe in RECIPES.items()}
 
 
 def config_of(kind=ModelConfig, **fields):

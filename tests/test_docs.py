@@ -15,6 +15,7 @@ import forked
 import universal_transformer
 from universal_transformer import ModelConfig
 from universal_transformer.cli import main
+from universal_transformer.cli.evaluate import Evaluate
 from universal_transformer.cli.export import Export
 from universal_transformer.cli.parser import parse
 
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BRIEFLY = re.compile(r"(--training\.max-updates \d+ )?--training\.minutes (\d+|none)")
 SMALL = " --model.sizes.width 32 --model.sizes.filter-width 64 --model.sizes.num-heads 2"
+SHORT = " --model.generation.max-new-tokens 8"  # an untrained model does not end of its own accord
 FEW = " --data.train-stories 40 --data.validation-stories 10 --data.test-stories 2"
 LIMIT = 40  # lines of a block of extending.md
 
@@ -35,10 +37,13 @@ def run(command, folder):
     command = BRIEFLY.sub("--training.max-updates 2 --training.minutes None", command)
     command = re.sub(r" train (pairs|labelled|text|tagged|stories)\b", rf"\g<0>{SMALL}", command)
     command = re.sub(r" train stories\b", rf"\g<0>{FEW}", command)
+    command = re.sub(r" train pairs\b", rf"\g<0>{SHORT}", command)
     before, last = command.rsplit(" | ", 1) if " | " in command else ("true", command)
     program, *arguments = shlex.split(last)
     if command.startswith("ut export"):  # what it writes is tested in cli/test_export.py
         parse(Export, arguments[1:], name="export")
+    elif command.startswith("ut evaluate sudoku"):  # draws boards for ten seconds
+        parse(Evaluate, arguments[1:], name="evaluate")
     elif command.startswith("ut "):  # needs no process of its own
         with contextlib.chdir(folder):
             assert main(arguments) == 0, command

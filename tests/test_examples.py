@@ -26,7 +26,7 @@ SHORTER = {
     "pictures": ("6, 3, 150", "6, 3, 15"),
     "sounds": ("3, 300", "3, 30"),
     "training_loop": ("range(150)", "range(15)"),
-    "turing_machine": (" 1000, ", " 100, "),
+    "turing_machine": (" 1000, ", " 20, "),
 }
 """Example -> its number of updates or tapes, and fewer of them, which run the same code."""
 

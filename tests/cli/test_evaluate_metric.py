@@ -11,12 +11,12 @@ pytestmark = pytest.mark.usefixtures("loaded_once")
 
 @pytest.fixture
 def scored(tmp_path, monkeypatch):
-    """The report of a pretrained model on two examples of each test set."""
+    """The report of a pretrained model on two examples, which are shorter than those of its tests."""
     monkeypatch.chdir(tmp_path)
 
     def evaluate(model, *options):
-        assert main(["evaluate", model, "--limit", "2", *options]) == 0
-        name = f"report{''.join(f'-metric-{metric}' for metric in options[1:])}-limit-2.json"
+        assert main(["evaluate", model, "--split", "validation", "--limit", "2", *options]) == 0
+        name = f"report-validation{''.join(f'-metric-{metric}' for metric in options[1:])}-limit-2.json"
         return Report.load(tmp_path / model / name)
 
     return evaluate

@@ -30,10 +30,22 @@ def test_they_are_small_enough_to_be_part_of_the_package():
     assert sum(sizes) <= ALL
 
 
-@each
+def config_of(name):
+    return RunConfig.load(FOLDER / name / "config.json")
+
+
+MADE_UP = [name for name in names() if "data_dir" not in config_of(name).to_dict()["data"]["fields"]]
+BY_SIZE = sorted(MADE_UP, key=lambda name: weights(name).stat().st_size, reverse=True)
+SMALLEST = {config_of(name).model.architecture: name for name in BY_SIZE}
+"""Architecture -> the model with the fewest weights of those whose data are made up."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SMALLEST.values() else pytest.param(name, marks=pytest.mark.slow) for name in names()]
+)
 @pytest.mark.usefixtures("loaded_once")
 def test_the_sample_scores_what_the_card_says(name, capsys, request):
-    if "data_dir" in RunConfig.load(FOLDER / name / "config.json").to_dict()["data"]["fields"]:
+    if name not in MADE_UP:
         request.getfixturevalue("shared_data")
     assert main(["models", name, "--check"]) == 0
     assert capsys.readouterr().out == f"{name}: the sample scores what its card says\n"
@@ -75,7 +87,7 @@ def test_the_example_of_the_card_is_answered_as_there(name):
 @each
 def test_the_configuration_names_a_recipe_and_no_place_on_a_machine(name):
     text = (FOLDER / name / "config.json").read_text()
-    assert RunConfig.load(FOLDER / name / "config.json").recipe in RECIPES
+    assert config_of(name).recipe in RECIPES
     assert '"/' not in text
 
 
@@ -160,6 +172,10 @@ def test_another_figure_than_that_of_the_card_is_found(changed, capsys):
 def test_the_other_models_are_checked_where_the_data_of_one_are_missing(changed, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("UT_DATA", str(tmp_path / "empty"))
     shutil.copytree(FOLDER / "babi", changed.with_name("babi"))
+    card = read_json(changed / CARD)
+    card["sample"]["data"] |= {"test_lengths": [40], "test_examples": 1}
+    card["sample"]["figures"] = {"length 40": card["sample"]["figures"]["length 40"] | {"count": 1}}
+    (changed / CARD).write_text(json.dumps(card))
     assert main(["models", "--check"]) == 1
     shown = capsys.readouterr()
     assert shown.out == "copy: the sample scores what its card says\n"

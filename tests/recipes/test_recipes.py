@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from configs import recipe_configs
 from paper.tasks import LearningToExecuteData
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
@@ -26,38 +27,40 @@ from universal_transformer.typed import replaced
 
 MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData, ControlData)
 
-names = pytest.mark.parametrize("name", RECIPES)
+CONFIGS = recipe_configs()
 
 
-@names
-def test_a_recipe_carries_its_own_name_and_a_summary(name):
-    assert RECIPES[name]().recipe == name
-    assert len((RECIPES[name].__doc__ or "").split("\n")[0]) > 20
+def test_a_recipe_carries_its_own_name_and_a_summary():
+    for name, config in CONFIGS.items():
+        assert config.recipe == name
+        assert len((RECIPES[name].__doc__ or "").split("\n")[0]) > 20, name
 
 
-@names
-def test_a_recipe_comes_back_from_its_json(name):
-    config = RECIPES[name]()
-    assert RunConfig.from_dict(config.to_dict()) == config
+def test_a_recipe_comes_back_from_its_json():
+    for name, config in CONFIGS.items():
+        assert RunConfig.from_dict(config.to_dict()) == config, name
 
 
 def test_a_recipe_is_the_same_each_time_and_unlike_the_others():
-    digests = {name: recipe().digest() for name, recipe in RECIPES.items()}
+    digests = {name: config.digest() for name, config in CONFIGS.items()}
     assert {name: recipe().digest() for name, recipe in RECIPES.items()} == digests
     assert len(set(digests.values())) == len(digests)
 
 
-@names
-def test_a_recipe_leaves_to_the_data_what_follows_from_the_data(name):
+def test_a_recipe_leaves_to_the_data_what_follows_from_the_data():
     """Vocabularies, classes and words a fact are the data's to say."""
-    model = RECIPES[name]().model
-    assert replaced(model.vocabulary, {"separator_id": None, "last_separator_id": None}) == VocabularyConfig()
+    for name, config in CONFIGS.items():
+        left = replaced(config.model.vocabulary, {"separator_id": None, "last_separator_id": None})
+        assert left == VocabularyConfig(), name
 
 
-@names
-def test_a_recipes_model_can_be_built(name):
+MODELS = {config.model: name for name, config in CONFIGS.items()}
+"""Many recipes have the same model."""
+
+
+@pytest.mark.parametrize("model", MODELS, ids=MODELS.values())
+def test_a_recipes_model_can_be_built(model):
     sizes = {"vocabulary.size": 33, "vocabulary.num_classes": 33, "vocabulary.max_fact_words": 5}
-    model = RECIPES[name]().model
     if isinstance(model, ModelConfig) and model.coordinates.position == "grid":
         sizes |= {"coordinates.box_rows": 2, "coordinates.box_columns": 2}
     if model.inputs.kind in ("frames", "patches"):
@@ -68,13 +71,14 @@ def test_a_recipes_model_can_be_built(name):
         assert build(replaced(model, sizes)).num_parameters() > 0
 
 
-WITHOUT_FILES = [name for name, recipe in RECIPES.items() if isinstance(recipe().data, MADE_UP)]
+WITHOUT_FILES = [name for name, config in CONFIGS.items() if isinstance(config.data, MADE_UP)]
 WITHOUT_FILES += ["summaries", "records", "treatments"]
+DIFFERENT = {(type(CONFIGS[name].data), CONFIGS[name].model): name for name in WITHOUT_FILES}
 
 
-@pytest.mark.parametrize("name", WITHOUT_FILES)
+@pytest.mark.parametrize("name", DIFFERENT.values())
 def test_recipes_that_need_no_files_agree_with_their_data(name):
-    config = RECIPES[name]()
+    config = CONFIGS[name]
     small = dataclasses.replace(config.data, **_few(config.data))
     model = small.load().configure(config.model)
     inputs = dataclasses.replace(model.inputs, features=config.model.inputs.features)  # the data determine them

@@ -1,7 +1,8 @@
 """A small share of the cases of each figure of reliability, with the same seeds; and faults that counting must notice.
 
-The others, which are slow here, have tests of their own: T4 and T5 `training/test_processes.py`, F4
-`data/test_download.py`, N2 `training/test_watches.py`, N3 and N4 `runs/test_trainer.py`, N5
+The others, which are slow here, have tests of their own: T1 and T6 `runs/test_trainer.py`, `runs/test_folder.py`,
+T3 `runs/test_checkpoint.py`, T4 and T5 `training/test_processes.py`, F1 `cli/test_damaged_models.py`, F4
+`data/test_download.py`, N1 `runs/test_resume.py`, N2 `training/test_watches.py`, N3 and N4 `runs/test_trainer.py`, N5
 `nn/test_compiled.py`, N6 the laws.
 """
 
@@ -24,12 +25,12 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "figures",
     [
-        "T1",
         "T2",
-        "T3,T6",
-        "F1",
-        "F2,F3,N1",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("N2,N4", "T4", "T5", "N3", "N5", "N6,F4")),
+        "F2,F3",
+        *(
+            pytest.param(figures, marks=pytest.mark.slow)
+            for figures in ("T1", "T3,T6", "F1", "N1", "N2,N4", "T4", "T5", "N3", "N5", "N6,F4")
+        ),
     ],
 )
 def test_a_share_of_the_cases_of_each_figure_holds(figures):

@@ -1,7 +1,7 @@
 """Run by torchrun: train small models of every kind in float64, in one folder each.
 
-torchrun --nproc-per-node N data_parallel.py FOLDER UPDATES    the runs of `RUNS`; begin `CONTINUED`, or continue it
-torchrun --nproc-per-node N data_parallel.py FOLDER SIGNAL     a run whose last process gets a signal in it
+torchrun --nproc-per-node N data_parallel.py FOLDER UPDATES NAME...    these of `RUNS`; begin `CONTINUED`, or go on
+torchrun --nproc-per-node N data_parallel.py FOLDER SIGNAL             a run whose last process gets a signal in it
 """
 
 import contextlib
@@ -70,6 +70,8 @@ RUNS = {
                                                "training.select_by": "metric"}),
 }  # fmt: skip
 CONTINUED = ("passes", "shards")
+ALWAYS = ("act", *CONTINUED, "pairs-act", "positions")
+"""Runs of each change: each way to share the work, a model with one side and one with two; all others in the night."""
 
 
 def config_of(name: str, changes: dict[str, object]) -> RunConfig:
@@ -80,10 +82,10 @@ def config_of(name: str, changes: dict[str, object]) -> RunConfig:
     return replaced(RECIPES[recipe](), fields)
 
 
-def main(folder: Path, what: str) -> None:
+def main(folder: Path, what: str, *names: str) -> None:
     torch.set_default_dtype(torch.float64)
     if what.isdecimal():
-        for name in RUNS:
+        for name in names:
             with counted(folder / os.environ["WORLD_SIZE"] / f"moments-{os.environ['RANK']}.json"):
                 train(config_of(name, {}), folder / os.environ["WORLD_SIZE"] / name, quiet=True)
         for name in CONTINUED:
@@ -129,4 +131,4 @@ def send(number: signal.Signals) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

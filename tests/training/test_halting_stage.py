@@ -207,9 +207,11 @@ def test_tensors_that_are_not_those_of_the_run_are_named(staged):
         train(other, first.parent / "other", task=tiny.task("classifier"), quiet=True)
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize(("name", "halts"), [("copy", False), ("demo", True)])
 def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys, name, halts):
-    assert main(["train", name, "--stage", "halting", "--dry-run", "--max-updates", "1"]) == 0
+    few = ["--max-updates", "1", "--batch-tokens", "256"]
+    assert main(["train", name, "--stage", "halting", "--dry-run", *few]) == 0
     shown = capsys.readouterr()
     assert "nothing was trained" in shown.out
     assert ("(rule act) puts out the mean of its states" in shown.err) == halts

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from universal_transformer.training import processes as process_groups
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.processes import TIMEOUT, Processes
 
-from .data_parallel import CONTINUED, RUNS, SMALL
+from .data_parallel import ALWAYS, CONTINUED, RUNS, SMALL
 
 pytestmark = pytest.mark.timeout(900)  # its processes share their cores with other tests
 SCRIPT = Path(__file__).with_name("data_parallel.py")
@@ -41,25 +41,18 @@ def launch(size: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def train_together(size: int, folder: Path, updates: int) -> None:
-    """The runs of `SCRIPT` by as many processes as torchrun would start, with the variables that it would set."""
+def start_together(size: int, folder: Path, *arguments: object) -> dict[BaseProcess, Path]:
+    """Run `SCRIPT` in processes with the variables that torchrun would set; return where each writes its errors."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(size)}
-    errors = [folder / f"errors-{rank}-of-{size}" for rank in range(size)]
-    started = [
-        forked.start(
-            SCRIPT,
-            folder,
-            updates,
-            files=(os.devnull, os.devnull, path),
-            variables=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank, path in enumerate(errors)
-    ]
-    for process, path in zip(started, errors, strict=True):
-        process.join()
-        assert process.exitcode == 0, path.read_text()[-3000:]
+    started = {}
+    for rank in range(size):
+        errors = folder / f"errors-{rank}-of-{size}"
+        variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        files = (os.devnull, os.devnull, errors)
+        started[forked.start(SCRIPT, folder, *arguments, files=files, variables=variables)] = errors
+    return started
 
 
 def lines(folder: Path, *, event: str) -> list[dict]:
@@ -74,15 +67,21 @@ def size(request):
 
 
 @pytest.fixture(scope="module")
-def runs(size, tmp_path_factory):
+def runs(size, request, tmp_path_factory):
     """The folder with the runs of each number of processes."""
     folder = tmp_path_factory.mktemp("processes")
+    each_change = "not slow" in request.config.option.markexpr and not request.config.getoption("--products")
+    names = ALWAYS if each_change else RUNS
     for count, updates in ((size, BEGUN), (1, SMALL["training.max_updates"])):
-        train_together(count, folder, updates)
+        for process, errors in start_together(count, folder, updates, *names).items():
+            process.join()
+            assert process.exitcode == 0, errors.read_text()[-3000:]
     return folder
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
 def test_any_number_of_processes_has_the_same_losses(runs, size, name):
     for event, kept in (
         ("update", ("loss", "cross_entropy", "mean_steps", "gradient_norm", "learning_rate", "epoch")),
@@ -136,27 +135,15 @@ def test_processes_that_share_positions_score_a_run_as_one_does(runs, size):
 
 @pytest.mark.parametrize("number", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.slow)])
 def test_a_lost_process_ends_the_others_with_one_line(tmp_path, number):
-    began = time.monotonic()
-    done = launch(2, SCRIPT, tmp_path, number)
-    # torchrun waits 30 seconds before it kills a process that is stopped
-    assert time.monotonic() - began < TIMEOUT + 60
-    assert done.returncode != 0
-    said = [line for line in done.stderr.splitlines() if "no answer from process 1 of 2: stopped" in line]
-    assert len(said) == 1, done.stderr[-3000:]
+    (left, errors), (lost, _) = start_together(2, tmp_path, number).items()
+    left.join(TIMEOUT + 60)
+    lost.kill()  # it may be stopped
+    lost.join()
+    assert left.exitcode == 1
+    said = [line for line in errors.read_text().splitlines() if "no answer from process 1 of 2: stopped" in line]
+    assert len(said) == 1, errors.read_text()[-3000:]
     kept, _ = checkpoints.load_newest(tmp_path / "lost" / "checkpoints")
     assert kept.state["run"]["update"] in (1, 2)
-    assert not [line for line in processes() if str(tmp_path) in line]
-
-
-def processes() -> list[str]:
-    """Return the command lines of all processes."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found.append((folder / "cmdline").read_text().replace("\0", " "))
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 @pytest.mark.parametrize(("count", "passes"), [*itertools.product((1, 2, 3, 5), (1, 2))])
