@@ -12,7 +12,7 @@ from universal_transformer.cli.output import check_writable, note
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.cli.shared_options import File, Folder, MoreThanZero
 from universal_transformer.errors import UserError, suggestion
-from universal_transformer.typed import AtLeastOne
+from universal_transformer.typed import Positive
 
 CASES = {
     "halting": "how much time it saves to leave out halted positions, in inference and in training",
@@ -45,7 +45,7 @@ class Bench:
     """Tiny sizes, which only show that the cases run."""
     seconds: MoreThanZero = 6.0
     """About how long each comparison runs."""
-    threads: AtLeastOne | None = None
+    threads: Positive | None = None
     """Threads of torch (default: the choice of torch)."""
 
     def __call__(self) -> int:

@@ -16,7 +16,7 @@ from universal_transformer.cli.output import FAILED, INTERRUPTED, note
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.cli.shared_options import Folder, GivenArguments, MoreThanZero, OnData
 from universal_transformer.errors import UserError
-from universal_transformer.typed import AtLeastOne, Range
+from universal_transformer.typed import Positive, Range
 
 if TYPE_CHECKING:
     from paper.campaign import ReproductionOutcome
@@ -46,15 +46,15 @@ class Reproduce(OnData):
     """Second parts of names: transformer, ut, ut-halting, …"""
     tasks: Names = ()
     """Third parts of names, in table 1: 1,4,5."""
-    seeds: AtLeastOne = 1
+    seeds: Positive = 1
     """Number of runs of each row, with seeds 0 to N - 1."""
     minutes: Annotated[MoreThanZero, OptionForm("M")] | None = None
     """Train each run for M minutes (default: the recipe's minutes or updates)."""
-    updates: AtLeastOne | None = None
+    updates: Positive | None = None
     """Train each run for N updates; with --minutes, until the first limit is reached."""
     budget: Annotated[str, OptionForm("TIME")] = ""
     """Time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it."""
-    processes: Annotated[AtLeastOne, OptionForm("K")] = 1
+    processes: Annotated[Positive, OptionForm("K")] = 1
     """Make up to K runs at a time, each in a process of its own."""
     share: Annotated[int, Range(0)] | None = None
     """Place of this process among those of --processes, which starts them."""

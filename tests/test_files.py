@@ -6,6 +6,7 @@ import threading
 import time
 import tracemalloc
 import unicodedata
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -98,6 +99,16 @@ def test_a_huge_line_is_refused_without_reading_it(tmp_path, suffix):
     assert time.monotonic() - started < 5
     assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("line", [b"\n", b"a\n", b"I JUMP\tI_JUMP\n"])
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_while_it_is_read(tmp_path, line):
+    path = tmp_path / "bomb.tsv.gz"
+    with gzip.open(path, "wb", compresslevel=9) as stream:
+        for _ in range(8):
+            stream.write(line * (2**20 // len(line)))
+    with pytest.raises(UserError, match=r"bomb\.tsv\.gz:\d+: 4,19.* more than 100 times the bytes of the .gz file"):
+        deque(read_lines(path), maxlen=0)
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "€", "𝄞"])

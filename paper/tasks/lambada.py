@@ -46,7 +46,7 @@ from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.tasks.text import blocks
-from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
+from universal_transformer.typed import AtLeastTwo, Positive, Range, check
 
 SETS = {
     "control": "lambada_control_test_data_plain_text.txt",
@@ -68,7 +68,7 @@ class LambadaData:
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
     block_length: AtLeastTwo = 128
     """Words of one training example; a word sees those before it in its block."""
-    validation_passages: AtLeastOne = 500
+    validation_passages: Positive = 500
     """Passages of the development set, evenly spread, on whose words the best weights are chosen."""
 
     def __post_init__(self) -> None:
@@ -120,11 +120,11 @@ class ReadingData:
     passage_words: bool = True
     """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
     that are not in the novels are never trained."""
-    train_examples: AtLeastOne = 200_000
+    train_examples: Positive = 200_000
     """Training passages, evenly spread over the novels."""
     max_length: Annotated[int, Range(LEAST_CONTEXT, above=True)] = 200
     """Words of the longest training passage."""
-    validation_passages: AtLeastOne = 1000
+    validation_passages: Positive = 1000
     """Passages of the development set, evenly spread, on which the best weights are chosen."""
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.listed import Symbols
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import NumberOf, Positive, Range, check
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -69,11 +69,11 @@ class LearningToExecuteData:
     """Most operations of a program, each inside the next."""
     strategy: Strategy = "mix"
     """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
-    train_examples: AtLeastOne = 200_000
+    train_examples: Positive = 200_000
     """Training examples in an epoch, generated when they are needed."""
-    validation_examples: AtLeastOne = 500
+    validation_examples: Positive = 500
     """Validation examples, of the largest length and nesting."""
-    test_examples: AtLeastOne = 1000
+    test_examples: Positive = 1000
     """Test examples, of the largest length and nesting."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""

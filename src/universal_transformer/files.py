@@ -25,6 +25,10 @@ from universal_transformer.errors import UserError
 MAX_LINE = 1_000_000  # characters
 MAX_WRITTEN_LINE = 8 * MAX_LINE  # of a row of lines as JSON, which writes up to six characters for one
 MAX_JSON_BYTES = 64 * 2**20
+MOST_UNPACKED = 100
+"""How many times its own size a ``.gz`` file may unpack to; of text it is 2 to 10 times, of repeated lines more."""
+ALWAYS_UNPACKED = 4 * 2**20
+"""Characters to which any ``.gz`` file may unpack."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -45,8 +49,9 @@ def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[
     """Yield (line number from 1, text without its line end) of a UTF-8 file; ``.gz`` is read transparently.
 
     Raises `UserError`, naming file and line, for a file that is missing, empty, a directory or not readable,
-    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `max_line`
-    characters (found without reading the line to its end).
+    for a byte that is not UTF-8, a NUL character, damaged gzip data, a ``.gz`` file that unpacks to more than
+    `MOST_UNPACKED` times its size, and a line of more than `max_line` characters (found without reading the line to its
+    end).
     """
     yield from _strict(try_lines(path, max_line=max_line))
 
@@ -54,14 +59,24 @@ def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[
 def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:
     """`read_lines` with a UserError in place of a line that is not valid; one of the whole file is raised."""
     name = show_path(path)
-    number = 0
+    number, unpacked, most = 0, 0, math.inf
     try:
         with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
+            if is_gzip(path):
+                most = max(MOST_UNPACKED * os.stat(path).st_size, ALWAYS_UNPACKED)
             for number, text in try_stream(stream, name, max_line=max_line):
                 yield number, text
+                unpacked += 1 + (0 if isinstance(text, UserError) else len(text))
+                if unpacked > most:
+                    break
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
         place = f"{name}:{number + 1}" if number or _damaged(error, path) else name
         raise UserError(f"{place}: {_reason(error, path)}") from error
+    if unpacked > most:
+        raise UserError(
+            f"{name}:{number}: {unpacked:,} characters up to this line, more than {MOST_UNPACKED} times the bytes of "
+            "the .gz file; if that is meant, unpack it (gunzip) and name the result"
+        )
     if number == 0:
         raise UserError(f"{name}:1: the file is empty; expected at least one line of text")
 

@@ -25,6 +25,8 @@ from universal_transformer.files import show
 
 FEW = 15
 """An error lists at most this number of names."""
+MOST = 2**31 - 1
+"""The largest size that a field may have; an error names it only where it is exceeded."""
 Object = TypeVar("Object")
 
 
@@ -44,19 +46,20 @@ class Range:
 
     def __str__(self) -> str:
         text = f"{'more than' if self.above else 'at least'} {_digits(self.least)}"
-        if self.most < math.inf:
+        if self.most < MOST:
             text += f" and {'below' if self.below else 'at most'} {_digits(self.most)}"
         return text
 
 
-Count = Annotated[int, Range(0, 2**31 - 1)]
+Count = Annotated[int, Range(0, MOST)]
 """A size or an id."""
-Positive = Annotated[int, Range(1, 2**31 - 1)]
+Positive = Annotated[int, Range(1, MOST)]
 DropoutRate = Annotated[float, Range(0, 1, below=True)]
 NonNegative = Annotated[float, Range(0)]
-AtLeastOne = Annotated[int, Range(1)]
-AtLeastTwo = Annotated[int, Range(2)]
-NumberOf = Annotated[int, Range(0)]
+Length = Annotated[int, Range(1, 100_000)]
+"""Symbols, words or sentences of an example that is generated."""
+AtLeastTwo = Annotated[int, Range(2, MOST)]
+NumberOf = Annotated[int, Range(0, 2**63 - 1)]
 Share = Annotated[float, Range(0, 1, above=True, below=True)]
 """A part of a whole that is neither empty nor all of it."""
 
@@ -108,7 +111,10 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "") -> Any:
     elif type(value) is hint and not (hint is float and not math.isfinite(value)):
         return value
     guess = suggestion(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""
-    raise UserError(f"{_place(where, field)}: expected {expected(hint)}, found {show(value)}{guess}")
+    wanted = expected(hint)
+    if type(value) is int and value > MOST and "at most" not in wanted and "whole" in wanted:
+        wanted += f" and at most {MOST:,}"
+    raise UserError(f"{_place(where, field)}: expected {wanted}, found {show(value)}{guess}")
 
 
 def check(value: Any, *, where: str = "", field: str = "") -> None:

@@ -1,6 +1,7 @@
 """The command itself: it starts fast, and each mistake gives one line."""
 
 import os
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -124,6 +125,16 @@ def test_a_closed_pipe_is_no_error():
     process.stderr.close()
     assert process.wait() == 141
     assert stderr == ""
+
+
+def test_a_second_interrupt_at_the_exit_of_the_process_is_ignored(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ut", "--version"])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert main() == 0
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):

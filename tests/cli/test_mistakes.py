@@ -16,7 +16,7 @@ MISTAKES = {
     "no such field": (["train", "stories", "--max-step", "8"], "did you mean --max-steps"),
     "no such value": (
         ["train", "stories", "--max-steps", "eight"],
-        "expected a whole number, at least 1 and at most",
+        "expected a whole number, at least 1",
     ),
     "cannot work": (["train", "stories", "--num-heads", "7"], "num_heads=7: must divide width"),
     "second recipe": (["train", "stories", "babi"], "unexpected 'babi'"),

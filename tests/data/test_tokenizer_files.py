@@ -151,7 +151,17 @@ def changed(*path):
     return change
 
 
+DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+UNCHANGED = {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}
+
 HOSTILE = {
+    "a bomb of a normalizer": changed("normalizer", {"type": "Sequence", "normalizers": [DOUBLING] * 40}),
+    "a bomb of a decoder": changed("decoder", {"type": "Sequence", "decoders": [DOUBLING] * 40}),
+    "a bomb of one component": changed("decoder", {**DOUBLING, "content": "a" * 1000}),
+    "an empty pattern": changed("normalizer", {**DOUBLING, "pattern": {"String": ""}}),
+    "a long addition": changed("normalizer", {"type": "Prepend", "prepend": "a" * 10**6}),
+    "a thousand components": changed("normalizer", {"type": "Sequence", "normalizers": [UNCHANGED] * 1000}),
+    "a token of a megabyte": lambda fields: fields["model"]["vocab"].update({"a" * 2**20: 999}),
     "padding": changed("padding", {"strategy": {"Fixed": 10**12}, "pad_id": 0, "pad_token": "x"}),
     "truncation": changed("truncation", {"max_length": 1, "strategy": "LongestFirst", "stride": 0}),
     "regular expression": changed("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a*)*b" * 99}}),

@@ -185,6 +185,20 @@ def test_a_model_that_a_kill_left_without_its_name_gets_it_back(tmp_path: Path):
     assert not list(tmp_path.glob(".*.partial"))
 
 
+def test_saving_again_keeps_what_the_user_has_put_beside_the_weights(tmp_path: Path):
+    saved_model(tmp_path)
+    (tmp_path / "model" / "README.md").write_text("my card")
+    (tmp_path / "model" / "notes").mkdir()
+    (tmp_path / "model" / "notes" / "a.txt").write_text("note")
+    (tmp_path / "model" / "link").symlink_to("nowhere")
+    found = saved_model(tmp_path)
+    assert found["README.md"] == b"my card"
+    assert found["notes/a.txt"] == b"note"
+    assert (tmp_path / "model" / "link").is_symlink()
+    check_content(tmp_path / "model")
+    assert not {"README.md", "notes", "link"} & read_manifest(tmp_path / "model").keys()
+
+
 def test_a_full_disk_leaves_the_earlier_model_and_its_reports(tmp_path: Path, monkeypatch):
     """The error comes at each synchronisation in turn, and at a write of every file (a limit on its size)."""
     found = saved_model(tmp_path)

@@ -223,12 +223,16 @@ def test_a_broken_codec_is_refused(tmp_path):
     [
         ({"base": 1}, "data.base: expected a whole number, at least 2 and at most 36, found 1"),
         ({"train_lengths": (5, 4)}, r"train_lengths must be \(shortest, longest\) from 1 on, found \(5, 4\)"),
-        ({"train_lengths": (0, 4)}, r"train_lengths must be .* found \(0, 4\)"),
+        (
+            {"train_lengths": (0, 4)},
+            r"train_lengths\[0\]: expected .*at least 1 and at most 100,000, found 0",
+        ),
         ({"train_lengths": (1, 2)}, r"train_lengths end too early \(2\) to hold 1300 sources out"),
         ({"test_lengths": ()}, r"test_lengths must be different lengths, found \(\)"),
         ({"test_lengths": (4, 4)}, r"test_lengths must be different lengths, found \(4, 4\)"),
         ({"test_lengths": (2,)}, "test length 2 is a training length with too few different sources"),
-        ({"test_lengths": (0,)}, "copy needs a length of at least 1, found 0"),
+        ({"test_lengths": (0,)}, r"test_lengths\[0\]: expected .*at least 1 and at most 100,000, found 0"),
+        ({"train_lengths": (1, 2**31)}, r"train_lengths\[1\]: expected .*at most 100,000, found 2147483648"),
         ({"problem": "addition", "test_lengths": (2,)}, "addition needs a length of at least 3, found 2"),
         ({"problem": "addition", "train_lengths": (1, 2)}, "addition needs a length of at least 3, found 2"),
         ({"train_examples": 0}, "data.train_examples: expected a whole number, at least 1, found 0"),

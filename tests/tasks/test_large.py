@@ -1,6 +1,7 @@
 """Training files that are read from disk: the same ids and the same batches as in memory, in less memory."""
 
 import dataclasses
+import gzip
 import json
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from universal_transformer.data import survey, token_store
+from universal_transformer.data import survey, text_table, token_store
 from universal_transformer.data.example import size
+from universal_transformer.data.text_sources import is_large
 from universal_transformer.data.tokenizer import KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.model_config import ModelConfig
@@ -142,6 +144,18 @@ def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir,
         (store / "index.json").write_text("{}")
     with pytest.raises(UserError, match=r"index\.json: .* remove the folder"):
         mapped(data)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_many_short_lines_are_large_and_a_table_in_memory_has_a_limit_of_rows(tmp_path, monkeypatch, ending):
+    path = tmp_path / f"a.tsv{ending}"
+    with gzip.open(path, "wb") if ending else path.open("wb") as file:
+        file.write(b"a\tb\n" * 41_000)
+    assert is_large(str(path), limit=1)
+    assert not is_large(str(path), limit=2)
+    monkeypatch.setattr(text_table, "MOST_ROWS", 1000)
+    with pytest.raises(UserError, match=r"a\.tsv.*:1001: more than 1,000 rows; use fewer of them in this file"):
+        text_table.read_table(path, text_table.Columns("source", "target"))
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):

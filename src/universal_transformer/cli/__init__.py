@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -70,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, RuntimeError) and not any(text in str(error).lower() for text in _NO_MEMORY):
             raise
         return fail("not enough memory: try a smaller --batch-tokens, or a smaller model")
+    finally:
+        if arguments is None:  # the process ends: another Ctrl-C would interrupt what libraries do at its exit
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ready_output() -> None:

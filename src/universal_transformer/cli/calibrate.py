@@ -14,7 +14,7 @@ from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
 from universal_transformer.runs.opened import OwnTests, open_with_task, read_config
-from universal_transformer.typed import AtLeastOne, typed
+from universal_transformer.typed import Positive, typed
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.calibration import Calibration
@@ -48,7 +48,7 @@ class Calibrate(Scoring):
     split: Name = ""
     """The validation (default), test, or the name of a test set or of a group of its table; it should not have been
     trained on."""
-    validation_size: AtLeastOne | None = None
+    validation_size: Positive | None = None
     """Draw N validation examples (boards, stories) in place of the number of the training, for tasks that generate
     their data or choose them by number."""
 

@@ -11,7 +11,7 @@ from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import METRICS, REPORT
-from universal_transformer.typed import AtLeastOne
+from universal_transformer.typed import Positive
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Plot(OnData, OfRun):
     """Write the report of a run: RUN/report.html and RUN/plots/*.svg."""
 
-    stories: AtLeastOne = 1
+    stories: Positive = 1
     """Examples to show."""
     again: bool = False
     """Evaluate again, even if report.json exists."""

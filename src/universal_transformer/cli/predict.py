@@ -17,7 +17,7 @@ from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import Sampling
-from universal_transformer.typed import AtLeastOne, NonNegative, Range
+from universal_transformer.typed import NonNegative, Positive, Range
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -29,7 +29,7 @@ LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
-OneOf = Annotated[AtLeastOne, OptionForm("K")]
+OneOf = Annotated[Positive, OptionForm("K")]
 
 
 @dataclass(frozen=True, kw_only=True)

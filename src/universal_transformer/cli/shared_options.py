@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, Sampling
-from universal_transformer.typed import AtLeastOne, Range
+from universal_transformer.typed import Positive, Range
 
 if TYPE_CHECKING:
     from universal_transformer.decoding.options import DecodingOptions
@@ -45,7 +45,7 @@ class Computing:
         Literal["auto", "masked"] | None, OptionForm(name="model.execution.halting_execution")
     ] = None
     """auto: leave out halted positions where that saves time; masked: never (default: as trained)."""
-    batch_tokens: AtLeastOne = 16384
+    batch_tokens: Positive = 16384
     """Positions of a batch."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
@@ -55,7 +55,7 @@ class Computing:
 class Answering(Computing):
     """Lets a model answer, with another depth or search than by default."""
 
-    max_steps: Annotated[AtLeastOne, OptionForm("T")] | None = None
+    max_steps: Annotated[Positive, OptionForm("T")] | None = None
     """Number of steps, or cap on the steps of a halting model (default: as trained)."""
     halting_threshold: Annotated[float, Range(0, 1, above=True), OptionForm("P")] | None = None
     """Cumulative probability at which a position halts (default: as trained)."""
@@ -65,11 +65,11 @@ class Answering(Computing):
     calibration: bool = True
     """Use the depth that ut calibrate found. Without it, or with an option that sets the depth, the depth is that of
     training or of the option."""
-    beams: Annotated[AtLeastOne, OptionForm("K")] = 1
+    beams: Annotated[Positive, OptionForm("K")] = 1
     """Beam search with K beams; 1 is greedy."""
     length_penalty: Annotated[float, Range(0, 10), OptionForm("A")] | None = None
     """Length penalty of a beam search, 0 to 10 (default: 0.6)."""
-    max_new_tokens: AtLeastOne | None = None
+    max_new_tokens: Positive | None = None
     """Largest number of tokens of an answer (default: max(L + L/4 + 10, 2 S + 10), where L is the length of the longest
     answer in training and S that of the input)."""
 
@@ -94,7 +94,7 @@ class Answering(Computing):
 class Scoring(OnData, Computing):
     """Scores a model on the data of its run, or on test files of its own."""
 
-    limit: AtLeastOne | None = None
+    limit: Positive | None = None
     """Use at most N examples of each set."""
     json: bool = False
     """Print the result as JSON."""

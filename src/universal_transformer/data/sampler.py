@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from universal_transformer.typed import AtLeastOne, typed
+from universal_transformer.typed import Positive, typed
 
 _JITTER = 0.1
 BLOCK = 256
@@ -25,7 +25,7 @@ def batches_by_size(sizes: Sequence[int], *, batch_tokens: int, seed: tuple[int,
     the limit. An example larger than the limit is a batch of one row. With a `seed` (seed of the run, epoch) the order
     is by size · (1 + u), u uniform on [0, 0.1), and the batches are shuffled.
     """
-    typed(batch_tokens, AtLeastOne, where="batch_tokens")
+    typed(batch_tokens, Positive, where="batch_tokens")
     lengths = np.asarray(sizes, dtype=np.int64)
     if seed is None:
         return _cut(np.argsort(lengths, kind="stable"), sizes, batch_tokens=batch_tokens)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ IN_MEMORY = 64
 """Megabytes of training text that are read into memory by default: they take about ten times as much there."""
 COMPRESSED = 4
 """Bytes of text that one byte of a ``.gz`` file is taken for."""
+LEAST_LINE = 25
+"""Bytes of text that a line counts for at least: a row takes about ten times as many in memory, however short it is."""
 
 
 def text_files(path: str | Path) -> list[Path]:
@@ -65,8 +70,24 @@ def megabytes(source: str) -> float:
 
 
 def is_large(*sources: str, limit: int) -> bool:
-    """Return whether sources have together more than `limit` megabytes; those of the hub are always large."""
-    return any(map(hub.is_hub, sources)) or sum(megabytes(source) for source in sources if source) > limit
+    """Return whether sources have together more than `limit` megabytes, or as much in short lines; those of the hub are
+    always large.
+    """
+    given = [source for source in sources if source]
+    if any(map(hub.is_hub, given)) or sum(map(megabytes, given)) > limit:
+        return True
+    return sum(map(_lines_of, given)) * LEAST_LINE > limit * MEGABYTE
+
+
+def _lines_of(source: str) -> int:
+    """Count the line ends of files; 0 for what cannot be read. Reading it says why."""
+    count = 0
+    with suppress(OSError, EOFError, UserError, zlib.error):
+        for path in text_files(source):
+            with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
+                while chunk := stream.read(MEGABYTE):
+                    count += chunk.count(b"\n")
+    return count
 
 
 def signature(source: str, *, part: str) -> list[Any]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,10 +156,16 @@ def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
         yield TextRow(left[0], left[1], right[1])
 
 
+MOST_ROWS = 4_000_000
+"""Rows of a table in memory, where one takes about 260 bytes and its text."""
+
+
 def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> TextTable:
-    """Return the table of all rows of which no column is blank; a UserError if there is none."""
+    """Return the table of all rows of which no column is blank; a UserError if there is none, or too many."""
     whole = WholeRows(name, columns)
-    kept = tuple(whole.of(rows))
+    kept = tuple(islice(whole.of(rows), MOST_ROWS + 1))
+    if len(kept) > MOST_ROWS:
+        raise UserError(f"{name}:{whole.last}: more than {MOST_ROWS:,} rows; use fewer of them in this file")
     if not kept:
         raise UserError(f"{name}:{whole.last}: no row with both {columns[0]} and {columns[1]}; expected at least one")
     return TextTable(name, kept, whole.notes)

@@ -2,16 +2,18 @@
 
 Ids are those of the file. A file without a token for padding, start, end or unknown gets one after its last id.
 
-A ``tokenizer.json`` can name components that abort the process, such as a huge padding or a bad regular expression.
-Only components of a list are accepted, regular expressions only if they are those of well-known models or of this
-program, and no padding and no truncation.
+A ``tokenizer.json`` can name components that abort the process, such as a huge padding or a bad regular expression, or
+that make gigabytes of a word. Only components of a list are accepted, regular expressions only if they are those of
+well-known models or of this program, and no padding and no truncation. Together they make a text at most `MOST_GROWTH`
+times as long.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,8 @@ COMPONENTS = (
     "CharDelimiterSplit",
 )
 """Types of models, normalizers, pre-tokenizers and decoders that are accepted."""
+ADDED = ("content", "prepend", "replacement", "prefix", "suffix")
+"""Fields of components whose text they add."""
 REGEXES = {
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
     *(
@@ -58,6 +62,11 @@ REGEXES = {
 """Regular expressions of GPT-4, Llama 3, Qwen 2 and GPT-2, that of runs of blanks, and those of the kinds of this
 program.
 """
+MOST_GROWTH = 16
+"""How many times as long the components of a file may make a text: twice, with a `Replace` of "a" by "aa"."""
+MOST_COMPONENTS = 100
+LONGEST_TOKEN = 1024
+"""Characters of a token or of what a component adds; the longest of well-known models are runs of 128 blanks."""
 NUM_BYTES = 256
 NEAR = 8
 """A part of a text is looked for among so many characters after the part before it."""
@@ -124,8 +133,8 @@ def _of_fields(fields: dict[str, Any], name: str) -> Tokenizer:
     plain = json.dumps({**fields, "post_processor": None})  # it adds special tokens, which are not wanted
     library: tokenizers.Tokenizer
     library = _guarded(lambda: Library.from_str(plain), f"{name}: not a tokenizer.json of Hugging Face")
-    ids, model = library.get_vocab().values(), fields["model"]
-    _check_size(len(ids), max(ids, default=-1) + 1, name)
+    vocabulary, model = library.get_vocab(), fields["model"]
+    _check_vocabulary(vocabulary, max(vocabulary.values(), default=-1) + 1, name)
     unknown = model.get("unk_token")
     if isinstance(number := model.get("unk_id"), int):
         unknown = library.id_to_token(number)
@@ -136,7 +145,7 @@ def _of_fields(fields: dict[str, Any], name: str) -> Tokenizer:
             )
         unknown = None
     tokenizer = Tokenizer.of_library(library, unknown=unknown)
-    vocabulary = library.get_vocab()
+    vocabulary = library.get_vocab()  # with special tokens that it lacked
     if len(set(vocabulary.values())) < len(vocabulary):
         raise UserError(f"{name}: two tokens with one id; expected every id once")
     return tokenizer
@@ -152,13 +161,14 @@ class SentencePieceTokenizer(Tokenizer):
         library = package.SentencePieceProcessor()
         _guarded(lambda: library.LoadFromSerializedProto(data), f"{name}: not a SentencePiece model")
         size = int(library.GetPieceSize())
-        _check_size(size, size, name)
+        self._tokens = list(map(str, map(library.IdToPiece, range(size))))
+        _check_vocabulary(self._tokens, size, name)
         given = dict(
             zip(SPECIAL, (library.pad_id(), library.bos_id(), library.eos_id(), library.unk_id()), strict=True)
         )
         added = [token for token, index in given.items() if index < 0]
         special = [size + added.index(token) if index < 0 else int(index) for token, index in given.items()]
-        self._tokens = [*map(str, map(library.IdToPiece, range(size))), *added]
+        self._tokens += added
         super().__init__(library, special=special, size=len(self._tokens), content=data)
 
     def _encoding(self, text: str) -> EncodedText:
@@ -183,9 +193,12 @@ class SentencePieceTokenizer(Tokenizer):
         return self._tokens[index]
 
 
-def _check_size(count: int, size: int, name: str) -> None:
+def _check_vocabulary(tokens: Collection[str], size: int, name: str) -> None:
     if not 0 < size <= MAX_VOCABULARY:
-        raise UserError(f"{name}: a vocabulary of {count:,} tokens; expected 1 to {MAX_VOCABULARY:,}")
+        raise UserError(f"{name}: a vocabulary of {len(tokens):,} tokens; expected 1 to {MAX_VOCABULARY:,}")
+    if len(longest := max(tokens, key=len)) > LONGEST_TOKEN:
+        found = f"the token {show(longest)} of {len(longest):,} characters"
+        raise UserError(f"{name}: {found}; expected at most {LONGEST_TOKEN:,}")
 
 
 def _check(fields: Any, name: str) -> None:
@@ -204,31 +217,50 @@ def _check(fields: Any, name: str) -> None:
         at=name,
     )
     # some versions of the library `tokenizers` leave the type of the model out
-    _check_component({"type": model.get("type", "BPE")}, f"{name}: model")
-    for section in ("normalizer", "pre_tokenizer", "decoder"):
-        if fields.get(section) is not None:
-            _check_component(fields[section], f"{name}: {section}")
+    parts = {"model": {"type": model.get("type", "BPE")}}
+    parts |= {part: found for part in ("normalizer", "pre_tokenizer", "decoder") if (found := fields.get(part))}
+    for part, component in parts.items():
+        growths = list(_check_component(component, where := f"{name}: {part}"))
+        growth = math.prod(growths)
+        refuse(
+            (len(growths) > MOST_COMPONENTS, f"{len(growths):,} components; expected at most {MOST_COMPONENTS}"),
+            (
+                growth > MOST_GROWTH,
+                f"its components make a text {growth:.3g} times as long; expected at most {MOST_GROWTH} times",
+            ),
+            at=where,
+        )
 
 
-def _check_component(component: Any, where: str) -> None:
-    """UserError unless the type of a component and of those in it, and its regular expression, are known."""
+def _check_component(component: Any, where: str) -> Iterator[float]:
+    """Yield how many times as long a component, and each one in it, can make a text.
+
+    UserError unless types and regular expressions are known.
+    """
     if not isinstance(component, dict):
         raise UserError(f"{where} is {show(component)}; expected an object with a type")
     if component.get("type") not in COMPONENTS:
         raise UserError(f"{where} of type {show(component.get('type'))}; expected one of {', '.join(COMPONENTS)}")
     match component.get("pattern"):
-        case None | {"String": str()}:
-            pass
+        case None:
+            replaced = 1
+        case {"String": str(text)} if text:
+            replaced = len(text)
         case {"Regex": str(regex)} if regex in REGEXES:
-            pass
+            replaced = 1
         case pattern:
             raise UserError(
                 f"{where}: the pattern {show(pattern)}; expected a string or the expression of a known model"
             )
+    for added in filter(None, map(component.get, ADDED)):
+        if not isinstance(added, str) or len(added) > LONGEST_TOKEN:
+            raise UserError(f"{where}: {show(added)}; expected a text of at most {LONGEST_TOKEN:,} characters")
+    content = component.get("content")
+    yield max(1.0, len(content) / replaced) if component["type"] == "Replace" and isinstance(content, str) else 1.0
     for inside in ("normalizers", "pretokenizers", "decoders"):
         children = component.get(inside, [])
         for child in children if isinstance(children, list) else [children]:
-            _check_component(child, where)
+            yield from _check_component(child, where)
 
 
 def _guarded(load: Any, message: str) -> Any:

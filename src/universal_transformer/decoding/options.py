@@ -12,14 +12,14 @@ from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, DepthOptio
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.rules import Exit, stops_at
-from universal_transformer.typed import AtLeastOne, Range, check
+from universal_transformer.typed import Positive, Range, check
 
 
 @dataclass(frozen=True)
 class Beams:
     """A beam search: ``Beams(4)``, ``Beams(4, length_penalty=1.0)``."""
 
-    number: AtLeastOne
+    number: Positive
     """Sequences that are continued at a time."""
     length_penalty: Annotated[float, Range(0, 10)] = LENGTH_PENALTY
     """Exponent α of the length penalty; 0 ranks by probability alone."""
@@ -35,11 +35,11 @@ class DecodingOptions:
     One beam and the greedy `sampling` choose the likeliest token; several beams and sampling exclude each other.
     """
 
-    beams: AtLeastOne | Beams = 1
+    beams: Positive | Beams = 1
     sampling: Sampling = GREEDY
-    max_new_tokens: AtLeastOne | None = None
+    max_new_tokens: Positive | None = None
     """Most tokens (or frames) of an answer, its end included. None: `config.generation.limit` of its source."""
-    max_steps: AtLeastOne | None = None
+    max_steps: Positive | None = None
     halting_threshold: Annotated[float, Range(0, 1, above=True)] | None = None
     exit: Exit | None = None
 

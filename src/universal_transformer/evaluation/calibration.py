@@ -19,7 +19,7 @@ from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.models.pretrained import WEIGHTS
-from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
+from universal_transformer.typed import NonNegative, Positive, Range, Share, typed
 
 CALIBRATION = "calibration.json"
 """Name of the file in the folder of a run."""
@@ -77,7 +77,7 @@ class Calibration:
     task: str
     split: str
     metric: str
-    count: AtLeastOne
+    count: Positive
     """Examples."""
     goal: Goal
     trained: Cost
@@ -87,7 +87,7 @@ class Calibration:
     chosen: Setting | None
     """None: no setting is within the tolerance, and the run keeps the depth of training."""
     device: str
-    batch_tokens: AtLeastOne
+    batch_tokens: Positive
 
     @property
     def rules(self) -> dict[DepthRule, list[Point]]:

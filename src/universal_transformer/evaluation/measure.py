@@ -24,7 +24,7 @@ from universal_transformer.files import show
 from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
-from universal_transformer.typed import AtLeastOne, check, typed
+from universal_transformer.typed import Positive, check, typed
 
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
@@ -41,7 +41,7 @@ class Selection:
 
     split: str = "test"
     """"test" (all test sets), "validation", "train", or the name of one test set or group."""
-    limit: AtLeastOne | None = None
+    limit: Positive | None = None
     """So many examples of each set, evenly spread; None: all."""
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, bea
     """Return examples in batches of `batch_tokens` positions, and fewer where a batch of a language model would have
     more than `LOGITS` logits.
     """
-    typed(batch_tokens, AtLeastOne, where="batch_tokens")
+    typed(batch_tokens, Positive, where="batch_tokens")
     if not model.config.reads:
         batch_tokens = min(batch_tokens, LOGITS // model.config.vocabulary.size)
     found = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))

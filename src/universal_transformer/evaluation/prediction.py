@@ -21,7 +21,7 @@ from universal_transformer.evaluation.tensors import Called, check_batches, devi
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token
-from universal_transformer.typed import AtLeastOne, typed
+from universal_transformer.typed import Positive, typed
 
 WINDOW = 1024
 
@@ -54,7 +54,7 @@ def predict(
     """
     options = options or DecodingOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
-        typed(value, AtLeastOne, where=name)
+        typed(value, Positive, where=name)
     wanted = model.config.architecture, model.writes
     asked = next(kind for kind in ANSWERS if (kind.architecture, kind.writes) == wanted)
     options.check(model)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.rules import Exit, Refusals
-from universal_transformer.typed import AtLeastOne, NonNegative, Range, check
+from universal_transformer.typed import NonNegative, Positive, Range, check
 
 if TYPE_CHECKING:
     from universal_transformer.models.model_config import BaseConfig
@@ -97,7 +97,7 @@ class Sampling:
 
     temperature: NonNegative = 0.0
     """0 takes the likeliest token; 1 draws from the model's distribution; larger values flatten the distribution."""
-    top_k: AtLeastOne | None = None
+    top_k: Positive | None = None
     """Draw from this number of likeliest tokens; None: from all tokens."""
     top_p: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Draw from the smallest set of likeliest tokens whose probability is at least this; 1: from all tokens."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import new_folder, quoted, show_path, write_text
-from universal_transformer.manifest import MODEL, seal
+from universal_transformer.manifest import MANIFEST, MODEL, read_manifest, seal
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import HeldOut, held_out_file
 
@@ -89,6 +89,7 @@ def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
             model.save_pretrained(staging)
             codec.save(staging)
             seal(staging)
+            _keep_others(target, staging)
             for pattern in REPORTS:
                 for stale in folder.glob(pattern):
                     stale.unlink()
@@ -98,6 +99,23 @@ def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
             f"its weights: free some space, then: ut train --resume {quoted(folder)}"
         ) from error
     return target
+
+
+def _keep_others(target: Path, staging: Path) -> None:
+    """Take over what the user has put into the folder that is replaced: what its manifest does not list."""
+    if not target.is_dir():
+        return
+    try:
+        ours = {MANIFEST, *read_manifest(target)}
+    except UserError:  # damaged: what the new one has is ours
+        ours = set()
+    for path in target.iterdir():
+        if path.name in ours or (staging / path.name).exists():
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, staging / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, staging / path.name, follow_symlinks=False)
 
 
 def keep_held_out(folder: Path, rows: HeldOut) -> None:

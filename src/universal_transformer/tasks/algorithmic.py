@@ -29,7 +29,7 @@ from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.listed import Symbols
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import Length, NumberOf, Positive, Range, check
 
 LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
@@ -46,15 +46,15 @@ class AlgorithmicData:
     sides: ClassVar[Sides] = (Symbols, Symbols)
     problem: Problem = "copy"
     """What to do with the digits."""
-    train_lengths: tuple[int, int] = (1, 40)
+    train_lengths: tuple[Length, Length] = (1, 40)
     """Shortest and longest training source, in symbols; all lengths are equally frequent."""
-    test_lengths: tuple[int, ...] = (40, 80, 200, 400)
+    test_lengths: tuple[Length, ...] = (40, 80, 200, 400)
     """Lengths of the test sources; each is a row of the report."""
-    train_examples: AtLeastOne = 100_000
+    train_examples: Positive = 100_000
     """Training examples in an epoch, generated when they are needed."""
-    validation_examples: AtLeastOne = 500
+    validation_examples: Positive = 500
     """Validation examples, of the training lengths that are long enough to hold any out."""
-    test_examples: AtLeastOne = 200
+    test_examples: Positive = 200
     """Test examples of each length."""
     base: Annotated[int, Range(2, len(DIGITS))] = 10
     """Number of different digits, 2 to 36."""
@@ -62,7 +62,7 @@ class AlgorithmicData:
     """Addition and multiplication: the model reads and writes numbers from their last digit to their first."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
-    factor_digits: AtLeastOne = 1
+    factor_digits: Positive = 1
     """Multiplication: digits of the second factor. The first one has the rest of the length."""
     similar_numbers: Annotated[float, Range(0, 1)] = 0.0
     """Addition: share of the sources, but those of a test, with similar numbers: few different digits, many of them
@@ -71,7 +71,7 @@ class AlgorithmicData:
     def __post_init__(self) -> None:
         check(self, field="data")
         shortest, longest = self.train_lengths
-        if not 1 <= shortest <= longest:
+        if shortest > longest:
             raise UserError(f"train_lengths must be (shortest, longest) from 1 on, found {self.train_lengths}")
         if not self.test_lengths or len(set(self.test_lengths)) != len(self.test_lengths):
             raise UserError(f"test_lengths must be different lengths, found {self.test_lengths}")

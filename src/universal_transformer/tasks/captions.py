@@ -28,7 +28,7 @@ from universal_transformer.tasks.sides.picture import PixelColumns
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range
+from universal_transformer.typed import Length, NumberOf, Positive, Range
 
 FORMS = 4
 """Distorted forms of each digit to train on."""
@@ -50,11 +50,11 @@ class CaptionsData(OwnPictures):
     """Rows of pixels, a multiple of --model.inputs.stride: your own pictures are scaled to them. Of the digits, 28."""
     most_columns: Annotated[int, Range(4, MOST_PIXELS)] = 16 * SIDE
     """Columns of pixels of the widest picture; a wider one is refused."""
-    row: tuple[AtLeastOne, AtLeastOne] = (3, 6)
+    row: tuple[Length, Length] = (3, 6)
     """Fewest and most handwritten digits of a row."""
     rows: NumberOf = 1000
     """Rows in the test, and half as many in the validation; half of the training examples are rows. 0: none."""
-    train_examples: AtLeastOne = 20_000
+    train_examples: Positive = 20_000
     """Handwritten examples of an epoch, drawn from the digits of the training part."""
 
     def __post_init__(self) -> None:

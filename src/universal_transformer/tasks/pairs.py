@@ -28,7 +28,7 @@ from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.tasks.stores import check_same
 from universal_transformer.tasks.synthetic import CAVEATS, Synthetic, synthetic_pairs
 from universal_transformer.tasks.task import BleuTokenizer, Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, check
+from universal_transformer.typed import NumberOf, Positive, check
 
 PairsCodec = Codec[Text, Text]
 
@@ -74,9 +74,9 @@ class PairsData(OwnFiles):
 
     synthetic: Literal["none"] | Synthetic = "none"
     """Synthetic pairs for a first try, if no training file is named: summaries, records or treatments."""
-    train_pairs: AtLeastOne = 20_000
+    train_pairs: Positive = 20_000
     """Synthetic pairs to train on."""
-    test_pairs: AtLeastOne = 500
+    test_pairs: Positive = 500
     """Synthetic pairs to validate on, and as many to test on."""
 
     def __post_init__(self) -> None:

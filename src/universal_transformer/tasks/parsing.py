@@ -24,7 +24,7 @@ from universal_transformer.tasks.sides.listed import Brackets
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Sentence
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
+from universal_transformer.typed import Length, NumberOf, Positive, Share, check
 
 MOST_LABELS = 1000
 
@@ -46,13 +46,13 @@ class ParsingData(OwnFiles):
     validation_fraction: Share = 0.1
     seed: NumberOf = 0
     """Seed of the generated sentences, or of what is held out."""
-    train_sentences: AtLeastOne = 30_000
+    train_sentences: Positive = 30_000
     """Generated sentences to train on."""
-    test_sentences: AtLeastOne = 500
+    test_sentences: Positive = 500
     """Generated sentences of each of the sets validation, test and longer."""
-    lengths: tuple[AtLeastOne, AtLeastOne] = (3, 20)
+    lengths: tuple[Length, Length] = (3, 20)
     """Fewest and most words of a generated sentence of training, validation and test, its last mark included."""
-    longer: tuple[AtLeastOne, AtLeastOne] = (21, 30)
+    longer: tuple[Length, Length] = (21, 30)
     """Fewest and most words of the generated sentences of the test set longer."""
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ from universal_transformer.tasks.sides.listed import Names
 from universal_transformer.tasks.sides.recording import Heard, scaled
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import NumberOf, Positive, Range, check
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 DIGITS = Names((WORDS,))
@@ -53,11 +53,11 @@ class SpeechData:
     """Part of the training examples that are strings of 2 to 5 digits; the others are single digits."""
     distorted: bool = True
     """Distort training examples: pace, heights of bands, level, spectral tilt, noise, blanked frames and bands."""
-    train_examples: AtLeastOne = 12_000
+    train_examples: Positive = 12_000
     """Training examples in an epoch, made when they are needed."""
-    validation_strings: AtLeastOne = 120
+    validation_strings: Positive = 120
     """Strings of the validation, besides all of its single digits, of a model that is trained on strings."""
-    test_strings: AtLeastOne = 400
+    test_strings: Positive = 400
     """Strings of the test set "strings", of each length in turn."""
     seed: NumberOf = 0
     """Chooses the strings and the distortions: the same seed gives the same examples."""

@@ -31,7 +31,7 @@ from universal_transformer.tasks.sides.fact_list import Facts
 from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import Length, NumberOf, Positive, Range, check
 
 PEOPLE = (
     *("Clara", "Boris", "Amina", "Hugo", "Ines", "Jonas"),
@@ -120,11 +120,11 @@ class StoriesData:
     """Generated short stories of people, places and things; questions need one to three facts."""
 
     sides: ClassVar[Sides] = (Facts, Classes)
-    train_stories: AtLeastOne = 8000
+    train_stories: Positive = 8000
     """Number of stories to train on."""
-    validation_stories: AtLeastOne = 300
+    validation_stories: Positive = 300
     """Number of stories to validate on; none of them is a training story."""
-    test_stories: AtLeastOne = 1000
+    test_stories: Positive = 1000
     """Number of stories to test on; none of them is a training or validation story."""
     num_people: Annotated[int, Range(1, len(PEOPLE))] = 4
     """People in the stories, 1 to 12."""
@@ -132,9 +132,9 @@ class StoriesData:
     """Places in the stories, 2 to 12: the possible answers."""
     num_objects: Annotated[int, Range(0, len(OBJECTS))] = 3
     """Things that are picked up and put down, 0 to 12."""
-    statements: tuple[int, int] = (8, 14)
+    statements: tuple[Length, Length] = (8, 14)
     """Fewest and most statements of a story."""
-    questions: AtLeastOne = 3
+    questions: Positive = 3
     """Questions asked about each story."""
     facts: tuple[int, ...] = (1, 2, 3)
     """Numbers of supporting facts that questions need (of 1, 2 and 3), each asked equally often."""

@@ -24,7 +24,7 @@ from universal_transformer.tasks.reports import Reports
 from universal_transformer.tasks.sides.board import SHAPES, BoardSide, Cells
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, check
+from universal_transformer.typed import NumberOf, Positive, check
 
 GIVENS: dict[BoardSide, tuple[int, int]] = {4: (4, 8), 6: (10, 16), 9: (30, 42)}
 """Fewest and most given cells by default."""
@@ -47,13 +47,13 @@ class SudokuData:
     """Rows and columns of a board: 4 (boxes of 2 × 2), 6 (2 × 3) or 9 (3 × 3)."""
     givens: tuple[NumberOf, NumberOf] = (0, 0)
     """Fewest and most given cells; each number is equally frequent. 0 0: 4 to 8, 10 to 16, or 30 to 42."""
-    train_boards: AtLeastOne = 3000
+    train_boards: Positive = 3000
     """Boards of training, drawn when training starts."""
-    train_examples: AtLeastOne = 100_000
+    train_examples: Positive = 100_000
     """Examples in an epoch: symmetric forms of the boards of training."""
-    validation_boards: AtLeastOne = 200
+    validation_boards: Positive = 200
     """Boards of validation."""
-    test_boards: AtLeastOne = 500
+    test_boards: Positive = 500
     """Boards of the test; each number of given cells is a group."""
     seed: NumberOf = 0
     """Chooses the boards: the same seed gives the same boards."""

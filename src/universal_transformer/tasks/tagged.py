@@ -23,7 +23,7 @@ from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.listed import Tags
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Sentence
-from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
+from universal_transformer.typed import NumberOf, Positive, Share, check
 
 WORDS: Literal["whitespace"] = "whitespace"
 """The kind of tokenizer that takes each token of a line as it is."""
@@ -41,7 +41,7 @@ class TaggedData(OwnFiles):
     train: str = ""
     """Training sentences in CoNLL columns: one token a line with its tag, a blank line between sentences. Any file may
     end in .gz."""
-    token_column: AtLeastOne = 1
+    token_column: Positive = 1
     """Column of the tokens, from 1 on (CoNLL-U: 2)."""
     tag_column: NumberOf = 0
     """Column of the tags, from 1 on (CoNLL-U: 4 or 5). 0: the last."""
@@ -49,7 +49,7 @@ class TaggedData(OwnFiles):
     """At most so many different words."""
     lower_case: bool = False
     """Turn all tokens into lower case."""
-    max_length: AtLeastOne = 256
+    max_length: Positive = 256
     """Tokens of the longest sentence; longer ones are left out and counted."""
     validation_fraction: Share = 0.1
 

@@ -16,10 +16,10 @@ from universal_transformer.models.model_config import config_from_dict
 from universal_transformer.rules import Refusals
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
-    AtLeastOne,
     AtLeastTwo,
     NonNegative,
     NumberOf,
+    Positive,
     Range,
     Share,
     check,
@@ -41,9 +41,9 @@ class TrainingConfig:
 
     minutes: MoreThanZero | None = None
     """Time to train, counted over resumes; None means no limit."""
-    max_updates: AtLeastOne | None = None
+    max_updates: Positive | None = None
     """Updates of the weights to make; None means no limit."""
-    batch_tokens: AtLeastOne = 4096
+    batch_tokens: Positive = 4096
     """Positions in a batch, padding included: rows times the longest row."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights."""
@@ -58,7 +58,7 @@ class TrainingConfig:
     """Added to Adam's denominator."""
     weight_decay: NonNegative = 0.0
     """Decay of matrices; norms, biases and embeddings never decay."""
-    accumulate: AtLeastOne = 1
+    accumulate: Positive = 1
     """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
     parallel: Literal["examples", "shards", "positions"] = "examples"
     """What several processes divide: "examples": the examples of a batch; "shards": also the weights, the gradients
@@ -84,7 +84,7 @@ class TrainingConfig:
     follow from the bias alone and the ponder cost has weight 0: with a low `halting.bias` the model first learns at its
     full depth, and then to stop. The best weights and the mean of the last validations are those after this
     part."""
-    validate_every: AtLeastOne = 500
+    validate_every: Positive = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to max_steps (seeded)."""
@@ -95,9 +95,9 @@ class TrainingConfig:
     select_by: Literal["loss", "metric"] = "loss"
     """Choose the best weights by the validation loss (of classes: error), or by the metric of the task on free-running
     output: exact match, BLEU, accuracy of last words. The metric takes longer."""
-    select_examples: AtLeastOne = MOST_SELECTED
+    select_examples: Positive = MOST_SELECTED
     """Validation examples that this metric is computed on, evenly spread."""
-    patience: AtLeastOne | None = None
+    patience: Positive | None = None
     """Validations without improvement after which training stops; None means never."""
     average_checkpoints: AtLeastTwo | None = None
     """Average the weights of this many last validations, used if better than the best; None means no average."""
@@ -107,13 +107,13 @@ class TrainingConfig:
     save_minutes: MoreThanZero | None = 5.0
     """Minutes between two checkpoints; there is always one where validation improves and at the end, and with None no
     other."""
-    log_every: AtLeastOne = 20
+    log_every: Positive = 20
     """Number of updates that one line of metrics.jsonl averages."""
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
     """Seed of the initial weights, the order of the data and dropout."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes matrix products in 16 bits (autocast); weights stay in 32."""
-    threads: AtLeastOne | None = None
+    threads: Positive | None = None
     """CPU threads; None leaves the choice to torch. Their number changes the last bits of a sum."""
     compile: bool = False
     """Compile the block with torch.compile: a slow start, then faster."""

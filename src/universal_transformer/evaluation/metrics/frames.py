@@ -15,14 +15,14 @@ from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
-from universal_transformer.typed import AtLeastOne
+from universal_transformer.typed import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameBaseline(TrivialBaseline):
     """The frame before each position, repeated: nothing is learned."""
 
-    stride: AtLeastOne
+    stride: Positive
     """Frames of a position."""
 
     @classmethod

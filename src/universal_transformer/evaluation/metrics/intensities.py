@@ -21,7 +21,7 @@ from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted, num_target_ids
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import NumberOf, Positive, Range, check
 
 FEW = 16
 """Up to so many intensities, neighbours are compared exactly."""
@@ -39,7 +39,7 @@ class NeighbourTable:
     the others. ``p(x) ∝ n(x) + 1``, and w = 0.2.
     """
 
-    columns: AtLeastOne
+    columns: Positive
     levels: Annotated[int, Range(2, 256)]
     counts: tuple[NumberOf, ...]
     """Two numbers for each context and intensity that occur: ``c K + x``, and how often."""

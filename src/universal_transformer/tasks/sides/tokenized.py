@@ -13,6 +13,7 @@ from universal_transformer.data.trees import CLOSE, OPEN, treebank_word
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show
 from universal_transformer.tasks.sides.side import Side, answer_notes, too_long
+from universal_transformer.typed import AtLeastTwo
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class RunningText(Tokenized):
     kind: ClassVar[str] = "continuation"
     continues: ClassVar[bool] = True
     reads_empty_lines: ClassVar[bool] = True
-    block_length: int
+    block_length: AtLeastTwo
     """Tokens of an example; a prompt has fewer."""
 
     @property
