@@ -1,20 +1,26 @@
 """Section 4 of the paper: with self-attention the identity, a convolution as the transition and as many steps as the
 input is long, a Universal Transformer is a Neural GPU: one convolution applied again and again to the whole input.
 
-The naive side knows nothing of blocks, residuals or batches: it is loops over positions, taps and channels.
+With the paper's transition the naive side is loops over positions, taps and channels, and knows nothing of blocks,
+residuals or batches. With the gated unit for a transition the other side is `baselines/neural_gpu.py`, bit for bit.
 """
 
 import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from configs import config_of
 from small import context_of, right_padding, stir
-from universal_transformer import EncoderDecoder
+from small_baselines import VOCABULARY, small_neural_gpu
+from universal_transformer import EncoderDecoder, Tagger
+from universal_transformer.baselines.baseline_config import NeuralGpuConfig
+from universal_transformer.baselines.neural_gpu import GatedUnit
 from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.components import TRANSITIONS
 from universal_transformer.models.convolution import SeparableConvolution
 from universal_transformer.models.model import Call
 from universal_transformer.models.norms import PreNorm
@@ -126,6 +132,87 @@ def test_as_many_steps_as_positions_are_a_neural_gpu(norm, length):
     states = torch.randn(2, length, WIDTH, dtype=torch.float64)
     naive = [neural_gpu(lists(row), module.blocks[0], steps=length) for row in states]
     torch.testing.assert_close(run(module, states), torch.tensor(naive, dtype=torch.float64))
+
+
+class GatedConvolution(nn.Module):
+    """The gated unit as a transition: the sequence is an image of one column, blank at padding."""
+
+    pointwise = False
+
+    def __init__(self, sizes, config, *, causal=False):
+        super().__init__()
+        self.unit = GatedUnit(NeuralGpuConfig(width=sizes.width, dropout=config.dropout))
+
+    def forward(self, states, context, *, slot=0):
+        if context.padding is not None:
+            states = states.masked_fill(context.padding.unsqueeze(-1), 0.0)
+        return self.unit(states.transpose(1, 2).unsqueeze(2)).squeeze(2).transpose(1, 2)
+
+
+class Residual(PostNorm):
+    """The residual sum, without a norm."""
+
+    def forward(self, states, change):
+        return states + change
+
+
+class ValueAlone(PostNorm):
+    """The value of the sub-layer: the gated unit has a residual of its own, u ⊙ s."""
+
+    def forward(self, states, change):
+        return change
+
+
+@torch.no_grad()
+def as_universal_transformer(gpu):
+    """An encoder, configured with the gated unit for a transition, that has the weights of a Neural GPU."""
+    model = Tagger(
+        config_of(
+            architecture="tagger",
+            width=gpu.config.width,
+            num_heads=1,
+            vocabulary_size=gpu.config.vocabulary.size,
+            num_classes=gpu.config.vocabulary.written,
+            transition="gated_convolution",
+            position_coordinates="none",
+            step_coordinates="none",
+            max_steps="length",
+            layers_per_step=gpu.config.num_layers,
+            dropout=0.0,
+        )
+    )
+    model.to(gpu.source.output.weight.dtype).eval()
+    for block, unit in zip(model.source.recurrence.blocks, gpu.source.units, strict=True):
+        silence_attention(block)
+        block.after_attention, block.after_transition = Residual(1, StepConfig()), ValueAlone(1, StepConfig())
+        block.transition.unit.load_state_dict(unit.state_dict())
+    model.source.input.load_state_dict(gpu.source.input.state_dict())
+    model.source.input.weight[gpu.config.vocabulary.start_id] = 0.0  # the place after the source is blank
+    model.head.load_state_dict(gpu.source.output.state_dict())
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.claim("section 4")
+@settings(max_examples=15)
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    layers=st.integers(1, 2),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_with_the_gated_unit_it_is_the_neural_gpu_of_this_project_bit_for_bit(lengths, layers, dtype):
+    gpu = small_neural_gpu(image_width=1, num_layers=layers).to(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TRANSITIONS, "gated_convolution", f"{__name__}:GatedConvolution")
+        model = as_universal_transformer(gpu)
+    source, start = torch.zeros(len(lengths), max(lengths) + 1, dtype=torch.long), gpu.config.vocabulary.start_id
+    for row, length in enumerate(lengths):
+        source[row, :length], source[row, length] = torch.randint(3, VOCABULARY, (length,)), start
+    real = source != 0
+    output = model(source)
+    assert output.encoder.steps[real].tolist() == [length + 1 for length in lengths for _ in range(length + 1)]
+    expected = gpu.source(source.masked_fill(source == start, 0), Call()).logits
+    assert torch.equal(output.logits[real], expected[real])
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
