@@ -62,6 +62,11 @@ def test_after_a_loss_that_is_not_finite_it_says_what_is_kept_and_that_command_w
     assert train(slower, run, task=task, resume=True, quiet=True).warnings == ()
 
 
+def test_after_a_decay_that_makes_weights_grow_a_smaller_decay_is_advised(tmp_path):
+    with pytest.raises(NonFiniteError, match=r"--weight-decay 0\.01 --accept-change training\.weight_decay$"):
+        train(tiny.run_config(weight_decay=1e30, optimizer="adamw"), tmp_path / "run", task=tiny.task(), quiet=True)
+
+
 class KilledRun(BaseException):
     """Stands for a process that ends here."""
 

@@ -71,6 +71,14 @@ def test_each_example_on_disk_is_seen_once_an_epoch_by_one_process(size, passes)
     assert sorted(seen) == list(range(len(EXAMPLES)))
 
 
+def test_a_batch_has_no_more_passes_than_rows():
+    found = batches(passes=1_000_000)
+    while found.epoch == 0:
+        assert len(found.parts) == found.rows
+        assert all(part.weight == 1.0 for part in found.parts)
+        found.advance()
+
+
 @pytest.mark.parametrize("examples", [EXAMPLES, ON_DISK])
 def test_a_curriculum_begins_with_the_shortest_batches_and_lets_in_all_in_the_end(examples):
     found, epochs = batches(examples, start=Place(longest=0)), []

@@ -32,7 +32,7 @@ from universal_transformer.training.processes import joined, own_device, started
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Journal, Reason, RunState, TrainingRun, choose
-from universal_transformer.training.run_config import RunConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.training.selection import Choice, load_weights
 from universal_transformer.training.validation import BaselineComparison, TaskMetric, ValidationScore
 from universal_transformer.training.warm_start import starting_weights
@@ -131,7 +131,7 @@ def train(
                 run.save()  # with the new configuration
             return finish(run, comparison, folder=folder, reason=run.run(stop), stop=stop)
         except NonFiniteError as error:
-            raise NonFiniteError(f"{error}; {remedy(folder, rate=config.training.learning_rate / 4)}") from error
+            raise NonFiniteError(f"{error}; {remedy(folder, config.training)}") from error
 
 
 class SavedRun(NamedTuple):
@@ -191,13 +191,18 @@ def description(
     }
 
 
-def remedy(folder: Path, *, rate: float) -> str:
-    """Return what is kept of a run that stops because a number is not finite, and how to continue it."""
+def remedy(folder: Path, training: TrainingConfig) -> str:
+    """Return what is kept of a run that stops because a number is not finite, and how to continue it.
+
+    A decay that is larger than the inverse of the rate makes weights grow by itself; else a smaller rate is advised.
+    """
+    decays = training.weight_decay * training.learning_rate > 1
+    field, value = ("weight_decay", 0.01) if decays else ("learning_rate", training.learning_rate / 4)
     name = checkpoints.newest(folder / CHECKPOINTS)
     kept = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
     return (
         f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
-        f"--learning-rate {rate:g} --accept-change training.learning_rate"
+        f"--{field.replace('_', '-')} {value:g} --accept-change training.{field}"
     )
 
 

@@ -6,6 +6,7 @@ process takes every n-th row of each part of a batch. The loss of a part is divi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -108,7 +109,8 @@ class TrainingBatches:
         while self.longest is not None and self._length(indices) > self.longest:
             self.epoch, self.index, indices = next(self._order)
         self.rows, size = len(indices), self._processes.size
-        own = [indices[part * size + self._processes.rank :: self._passes * size] for part in range(self._passes)]
+        passes = min(self._passes, math.ceil(self.rows / size))  # a further one would have no row
+        own = [indices[part * size + self._processes.rank :: passes * size] for part in range(passes)]
         parts = [(self._collate(rows or indices[:1]), float(bool(rows))) for rows in own]
         self.targets = sum(batch.num_tokens for batch, weight in parts if weight)
         self.parts = [Part(batch.to(self._device), weight) for batch, weight in parts]
