@@ -12,6 +12,8 @@ from universal_transformer.files import quoted
 from universal_transformer.runs.folder import CONFIG
 
 RECIPE, FOLDER = "stories", "runs/demo"
+MINUTES = 3.0
+"""Of training: with the installation, the test and the plots it takes less than five minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,10 @@ def _train(folder: Path) -> bool:
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
     from universal_transformer.runs.opened import is_finished, read_config
+    from universal_transformer.typed import replaced
 
     resume = (folder / CONFIG).is_file()
-    config = read_config(folder) if resume else RECIPES[RECIPE]()
+    config = read_config(folder) if resume else replaced(RECIPES[RECIPE](), {"training.minutes": MINUTES})
     if config.recipe != RECIPE:
         raise UserError(f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run")
     if is_finished(folder):
