@@ -14,6 +14,7 @@ TESTS = ROOT / "tests"
 CLAIMS = [
     *(f"US {number}" for number in range(1, 28)),
     *(f"US FIG. {number}" for number in range(1, 6)),
+    "US actions",
     *(f"JP {number}" for number in range(1, 14)),
     "JP treatments",
     *(f"tutorial {part}" for part in ("coordinates", "attention", "step", "decoder", "output", "halting")),

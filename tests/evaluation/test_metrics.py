@@ -19,7 +19,7 @@ from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of, scores
 from universal_transformer.evaluation.report import Report
 from universal_transformer.evaluation.scores import total
-from universal_transformer.tasks import ControlData, ParsingData, PicturesData, StoriesData
+from universal_transformer.tasks import ControlData, ParsingData, PicturesData, PlansData, StoriesData
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.pairs import PairsData
@@ -81,6 +81,10 @@ def actions(folder):
     return ControlData(history=3, train_episodes=2, validation_episodes=1, test_episodes=2).load()
 
 
+def plans(folder):
+    return PlansData(history=3, plan=2, side=8, train_episodes=2, validation_episodes=1, test_episodes=2).load()
+
+
 class TwoBands(Spoken):
     """Frames of two numbers, written two at once."""
 
@@ -98,7 +102,7 @@ def frames(folder):
 TASKS = {
     "error": stories, "accuracy": stories, "classes": stories, "positions": cells, "tags": cells, "sequence": copying,
     "words": copying, "bleu": pairs, "rouge": pairs, "brackets": trees, "perplexity": words, "last_word": words,
-    "ranking": words, "intensities": pictures, "actions": actions, "frames": frames,
+    "ranking": words, "intensities": pictures, "actions": actions, "plans": plans, "frames": frames,
 }  # fmt: skip
 """A task for each metric: a metric without one fails `test_every_metric_has_a_task`."""
 

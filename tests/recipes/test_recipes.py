@@ -19,13 +19,14 @@ from universal_transformer.tasks import (
     ControlData,
     PairsData,
     ParsingData,
+    PlansData,
     StoriesData,
     SudokuData,
 )
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
-MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData, ControlData)
+MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData, ControlData, PlansData)
 
 CONFIGS = recipe_configs()
 
@@ -88,7 +89,7 @@ def test_recipes_that_need_no_files_agree_with_their_data(name):
 def _few(data):
     if isinstance(data, SudokuData):
         return {"train_boards": 5, "train_examples": 10, "validation_boards": 2, "test_boards": 2}
-    if isinstance(data, ControlData):
+    if isinstance(data, ControlData | PlansData):
         return {"train_episodes": 1, "validation_episodes": 1, "test_episodes": 1}
     if isinstance(data, PairsData):
         return {"train_pairs": 50, "test_pairs": 2}

@@ -123,7 +123,7 @@ def test_one_pass_chooses_the_actions_of_all_episodes_that_go_on():
 def acts_as(model, codec):
     """The policy of a model, one episode after the other."""
     return lambda frames: [
-        codec.source.world.actions.index(next(iter(predict(model, codec, [codec.source.observed(one)]))).text)
+        [codec.source.world.actions.index(next(iter(predict(model, codec, [codec.source.observed(one)]))).text)]
         for one in frames
     ]
 

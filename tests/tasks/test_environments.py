@@ -38,7 +38,7 @@ def test_episodes_stepped_together_are_those_of_a_loop(name):
     """Also of different lengths: a policy of the history alone, some of whose episodes end early."""
 
     def act(frames):
-        return [int(1000 * abs(float(one.sum()))) % len(ENVIRONMENTS[name].actions) for one in frames]
+        return [[int(1000 * abs(float(one.sum()))) % len(ENVIRONMENTS[name].actions)] for one in frames]
 
     seeds = (3, 14, 15)
     together = Episodes(ENVIRONMENTS[name], seeds).play(act)
@@ -47,13 +47,26 @@ def test_episodes_stepped_together_are_those_of_a_loop(name):
         observation, _ = world.reset(seed=seed)
         seen, done, total, ended = [observation], [], 0.0, False
         while not ended:
-            done.append(act([np.stack(seen)])[0])
+            done += act([np.stack(seen)])[0]
             observation, reward, terminated, truncated, _ = world.step(done[-1])
             seen.append(observation)
             total, ended = total + reward, terminated or truncated
         np.testing.assert_array_equal(found.observations, np.stack(seen[:-1]))
         assert found.actions.tolist() == done
         assert found.total == total
+
+
+def test_a_policy_is_asked_again_when_its_actions_are_carried_out():
+    asked, episodes = [], Episodes(ENVIRONMENTS["CartPole-v1"], (0, 1))
+
+    def act(frames):
+        asked.append([len(one) for one in frames])
+        return [[0, 1, 1], [1, 0]][: len(frames)] if len(asked) == 1 else [[1, 0, 0, 1] for _ in frames]
+
+    first, second = (episode.actions.tolist() for episode in episodes.play(act))
+    assert asked[:3] == [[1, 1], [3], [4]]
+    assert first[:7] == [0, 1, 1, 1, 0, 0, 1]
+    assert second[:6] == [1, 0, 1, 0, 0, 1]
 
 
 def test_actions_at_random_are_a_share_of_those_of_the_expert():

@@ -31,6 +31,7 @@ from universal_transformer.tasks import (
     ControlData,
     ParsingData,
     PicturesData,
+    PlansData,
     SpeechData,
     StoriesData,
     VoiceData,
@@ -194,7 +195,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     small += ["--data.limit", "100"] if EXTERNAL.get(name) == "mnist10k" else []
     rows = "0" if name == "captions-digits" else "10"
     small += ["--data.train-examples", "200", "--data.rows", rows] if name.startswith("captions") else []
-    small += ["--train-episodes", "2", "--test-episodes", "1"] if isinstance(data, ControlData) else []
+    small += ["--train-episodes", "2", "--test-episodes", "1"] if isinstance(data, ControlData | PlansData) else []
     small += ["--task", "1,4"] if name.endswith("-joint") else []
     code = main(["train", name, "--dry-run", *small])
     shown = capsys.readouterr()

@@ -47,12 +47,14 @@ def watch(model: Model, task: Task) -> WatchedEpisode:
     source, episodes = task.codec.source, task.episodes["test"]
     world, taken = episodes.environment, list[list[float]]()
 
-    def act(frames: Sequence[Frames]) -> list[int]:
+    def act(frames: Sequence[Frames]) -> list[list[int]]:
         (answer,) = predict(model, task.codec, [source.observed(one) for one in frames])
-        taken.append(answer.steps)
-        return [answer.written]
+        actions = task.codec.target.actions(answer.written)
+        taken.extend([answer.steps] * len(actions))
+        return [actions]
 
     (played,) = replace(episodes, seeds=episodes.seeds[:1]).play(act)
+    del taken[len(played.actions) :]  # of actions that an episode had no time for
     longest = max(map(len, taken))
     return WatchedEpisode(
         environment=world.name,

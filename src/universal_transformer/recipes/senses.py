@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal_transformer.recipes.start import Changes, named, start
-from universal_transformer.tasks import CaptionsData, ControlData, PicturesData, SpeechData, VoiceData
+from universal_transformer.tasks import CaptionsData, ControlData, PicturesData, PlansData, SpeechData, VoiceData
 from universal_transformer.training.run_config import RunConfig
 
 _ADAMW = {"training.optimizer": "adamw", "training.warmup_updates": 100}
@@ -96,4 +96,17 @@ def control_cartpole() -> RunConfig:
     return start("control-cartpole", ControlData(), _ADAMW, changes)
 
 
-MAIN = named(speech, voice, pictures, pictures_28, captions_digits, captions, control_cartpole)
+def plans_cartpole() -> RunConfig:
+    """Balance a pole that is seen in pictures, four actions at once; --data.environment names another task (needs the
+    extra `control`).
+    """
+    changes = {
+        "model.inputs.kind": "frames",
+        "model.sizes.width": 64,
+        "model.sizes.filter_width": 256,
+        "training.max_updates": 3000,
+    }
+    return start("plans-cartpole", PlansData(), _ADAMW, changes)
+
+
+MAIN = named(speech, voice, pictures, pictures_28, captions_digits, captions, control_cartpole, plans_cartpole)

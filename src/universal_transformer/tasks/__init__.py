@@ -19,6 +19,7 @@ from universal_transformer.tasks.labelled import LabelledData as LabelledData
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.parsing import ParsingData as ParsingData
 from universal_transformer.tasks.pictures import PicturesData as PicturesData
+from universal_transformer.tasks.plans import PlansData as PlansData
 from universal_transformer.tasks.speech import SpeechData as SpeechData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
@@ -44,6 +45,7 @@ TASKS: Members[type[TaskData]] = Members(
         "pictures": PicturesData,
         "captions": CaptionsData,
         "control": ControlData,
+        "plans": PlansData,
     }
 )
 """Name in a configuration file -> the class of its data."""

@@ -12,13 +12,15 @@ positions of an episode at once would see what follows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.environments import ENVIRONMENTS, Episodes, Name
+from universal_transformer.tasks.environments import ENVIRONMENTS, Environment, Episode, Episodes, Name
 from universal_transformer.tasks.lazy import DeferredExamples
 from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
@@ -32,16 +34,13 @@ EpisodeCount = Annotated[int, Range(1, MOST_EPISODES)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlData:
-    """Episodes of classic control, labelled by a scripted expert that sees velocities."""
+class ExpertData(ABC):
+    """Base of tasks on episodes that are labelled by a scripted expert."""
 
-    sides: ClassVar[Sides] = (Observations, Classes)
     environment: Name = "CartPole-v1"
     """The environment of gymnasium."""
     history: Annotated[int, Range(1, MOST_FRAMES)] = 4
     """Observations that the model sees, the present one included; the first steps of an episode have fewer."""
-    hide_velocities: bool = True
-    """Leave velocities out of what the model sees."""
     random_actions: Annotated[float, Range(0, 1)] = 0.2
     """Part of the actions of the labelled episodes that are drawn at random; the others are those of the expert."""
     train_episodes: EpisodeCount = 100
@@ -56,20 +55,26 @@ class ControlData:
     def __post_init__(self) -> None:
         check(self, field="data")
 
-    def load(self, saved: Saved | None = None) -> Task:
+    @property
+    def world(self) -> Environment:
+        """The environment with its expert."""
+        return ENVIRONMENTS[self.environment]
+
+    @abstractmethod
+    def examples(self, codec: Codec[Any, Any], played: Episode) -> Iterator[Example]:
+        """Yield the examples of an episode."""
+
+    def task(self, codec: Codec[Any, Any], *, name: str, metric: str, note: str) -> Task:
         """Play the labelled episodes; those of training when they are first needed."""
-        del saved  # the codec follows from the fields
-        seen = Observations(environment=self.environment, history=self.history, hide_velocities=self.hide_velocities)
-        codec = Codec(source=seen, target=Classes(seen.world.actions))
         parts = {part: self.episodes(part) for part in PARTS}
         return Task(
-            name="control",
+            name=name,
             codec=codec,
-            train=DeferredExamples(partial(self._examples, seen, parts["train"])),
-            validation=self._examples(seen, parts["validation"]),
-            test={"test": self._examples(seen, parts["test"])},
-            metric="actions",
-            notes=(_about(seen, episodes=self.test_episodes),),
+            train=DeferredExamples(partial(self._labelled, codec, parts["train"])),
+            validation=self._labelled(codec, parts["validation"]),
+            test={"test": self._labelled(codec, parts["test"])},
+            metric=metric,
+            notes=(f"{note}; returns are means over {self.test_episodes:,} test episodes",),
             episodes=parts,
         )
 
@@ -77,21 +82,31 @@ class ControlData:
         """Return the episodes of a part, each from a state of its own."""
         place, counts = PARTS.index(part), (self.train_episodes, self.validation_episodes, self.test_episodes)
         first = (self.seed * len(PARTS) + place) * MOST_EPISODES
-        return Episodes(ENVIRONMENTS[self.environment], tuple(range(first, first + counts[place])))
+        return Episodes(self.world, tuple(range(first, first + counts[place])))
 
-    def _examples(self, seen: Observations, episodes: Episodes) -> list[Example]:
+    def _labelled(self, codec: Codec[Any, Any], episodes: Episodes) -> list[Example]:
         played = episodes.play(episodes.mixed(share=self.random_actions, seed=episodes.seeds[0]))
-        return [
-            replace(seen.observed(one.observations[: time + 1]), target=action)
-            for one in played
-            for time, action in enumerate(seen.world.expert_actions(one.observations))
-        ]
+        return [example for episode in played for example in self.examples(codec, episode)]
 
 
-def _about(observations: Observations, *, episodes: int) -> str:
-    """Return what returns are and who sees what."""
-    seen = ", ".join(observations.features)
-    return (
-        f"{observations.environment}: the model sees up to {observations.history} observations ({seen}), the expert "
-        f"one with velocities; returns are means over {episodes:,} test episodes"
-    )
+@dataclass(frozen=True, kw_only=True)
+class ControlData(ExpertData):
+    """Episodes of classic control, labelled by a scripted expert that sees velocities."""
+
+    sides: ClassVar[Sides] = (Observations, Classes)
+    hide_velocities: bool = True
+    """Leave velocities out of what the model sees."""
+
+    def load(self, saved: Saved | None = None) -> Task:
+        del saved  # the codec follows from the fields
+        seen = Observations(environment=self.environment, history=self.history, hide_velocities=self.hide_velocities)
+        codec = Codec(source=seen, target=Classes(self.world.actions))
+        note = (
+            f"{self.environment}: the model sees up to {self.history} observations ({', '.join(seen.features)}), the "
+            "expert one with velocities"
+        )
+        return self.task(codec, name="control", metric="actions", note=note)
+
+    def examples(self, codec: Codec[Any, Any], played: Episode) -> Iterator[Example]:
+        for time, action in enumerate(self.world.expert_actions(played.observations)):
+            yield replace(codec.source.observed(played.observations[: time + 1]), target=action)

@@ -7,7 +7,7 @@ the package by ``METRICS["name"] = MyMetric``. A task names its metric (`Task.me
 from __future__ import annotations
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.metrics.actions import Actions
+from universal_transformer.evaluation.metrics.actions import Actions, Plans
 from universal_transformer.evaluation.metrics.bleu import Bleu
 from universal_transformer.evaluation.metrics.brackets import BracketF1
 from universal_transformer.evaluation.metrics.classes import Accuracy, ClassScores, ErrorRate
@@ -42,6 +42,7 @@ METRICS: dict[str, type[Metric]] = {
     "brackets": BracketF1,
     "intensities": Intensities,
     "actions": Actions,
+    "plans": Plans,
     "frames": FrameErrors,
 }
 """Name -> metric. Every class says what it computes."""

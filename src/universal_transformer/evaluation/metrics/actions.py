@@ -7,28 +7,29 @@ from collections.abc import Sequence
 
 from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.metrics.classes import Accuracy
-from universal_transformer.evaluation.metrics.metric import Answer
-from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
+from universal_transformer.evaluation.metrics.metric import Answer, Metric
+from universal_transformer.evaluation.metrics.sequence import SequenceAccuracy
+from universal_transformer.evaluation.scores import ACCURACY, SEQUENCE_ACCURACY, Score, ScoreSums
 
-RETURNS = ("mean_return", "expert_return")
+RETURNS = (
+    Score("mean_return", "mean return", 1, "high"),
+    Score("expert_return", "return of the expert", 1, "high"),
+)
 
 
-class Actions(Accuracy):
-    """Mean return of episodes in which the model acts, that of the expert in the same episodes, and share of examples
-    with the expert's action. The baseline draws actions at random; of single examples it answers the most frequent.
+class Returns(Metric):
+    """Mean return of episodes in which the model acts, and that of the expert in the same episodes. The baseline draws
+    actions at random; of single examples it answers the most frequent. Weights are chosen without acting.
     """
 
-    shown = (
-        Score("mean_return", "mean return", 1, "high"),
-        Score("expert_return", "return of the expert", 1, "high"),
-        ACCURACY,
-    )
     decisive = "mean_return"
+    chosen_by_loss = True
     right_or_wrong = False
     trivial_answer = "actions drawn at random"
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
-        return {name: sums.sums[name] for name in RETURNS if name in sums.sums} | super().scores(sums)
+        returns = {score.name: sums.sums[score.name] for score in RETURNS if score.name in sums.sums}
+        return returns | super().scores(sums)  # type: ignore[safe-super]  # of the other base of a metric
 
     def uncalibrated(self, loss: str) -> str:
         del loss
@@ -38,18 +39,36 @@ class Actions(Accuracy):
         )
 
     def of_set(self, name: str, *, limit: int | None, answer: Answer | None) -> dict[str, float]:
-        """The returns of the first `limit` episodes of a test set; one forward pass chooses the actions of all."""
+        """The returns of the first `limit` episodes of a test set; one call chooses for all that need actions."""
         if name not in self.task.episodes:
             return {}
-        source, given = self.codec.source, self.task.episodes[name]
+        source, target, given = self.codec.source, self.codec.target, self.task.episodes[name]
         episodes = dataclasses.replace(given, seeds=given.seeds[:limit])
         if answer is None:
             return {"mean_return": episodes.mean_return(episodes.mixed(seed=episodes.seeds[0]))}
 
-        def act(frames: Sequence[Frames]) -> list[int]:
-            return [sums.answer[0] for sums in answer([source.observed(one) for one in frames])]
+        def act(frames: Sequence[Frames]) -> list[list[int]]:
+            return [target.actions(sums.answer) for sums in answer([source.observed(one) for one in frames])]
 
         return {
             "mean_return": episodes.mean_return(act),
             "expert_return": episodes.mean_return(episodes.expert),
         }
+
+
+class Actions(Returns, Accuracy):
+    """One action for each answer, and the share of examples with the expert's."""
+
+    shown = (*RETURNS, ACCURACY)
+
+
+class Plans(Returns, SequenceAccuracy):
+    """Several actions for each answer, which are carried out before the model is asked again, and the share of examples
+    with all those of the expert.
+    """
+
+    shown = (*RETURNS, SEQUENCE_ACCURACY)
+    up_to_target = False  # an example of an episode has no target
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return sums.sums["sequences"]

@@ -10,6 +10,7 @@ Ends are not scored. Ids are compared place by place from the left:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.evaluation.metrics.written import Written
@@ -23,7 +24,7 @@ NO_TOKEN = -1
 class SequenceAccuracy(Written):
     """Character and sequence accuracy. An unknown token is never right."""
 
-    shown = (Score("character_accuracy", "character accuracy", 3, "high"), SEQUENCE_ACCURACY)
+    shown: ClassVar = (Score("character_accuracy", "character accuracy", 3, "high"), SEQUENCE_ACCURACY)
     decisive = "sequence_accuracy"
     right_or_wrong = up_to_target = True
 

@@ -57,6 +57,11 @@ class Listed(Side):
     def names(self, positions: Any) -> list[str]:
         return list(map(self.name, positions))
 
+    def actions(self, target: int | Sequence[int]) -> list[int]:
+        ids = (target,) if isinstance(target, int) else target
+        places = [index - len(self.special) for index in ids]
+        return [place for place in places if 0 <= place < len(self.listed)] or [0]
+
 
 @dataclass(frozen=True)
 class Classes(Listed):

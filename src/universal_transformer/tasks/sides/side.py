@@ -128,6 +128,12 @@ class Side:
         """The example of all observations [time, feature] of an episode up to now, of a source that has episodes."""
         raise NotImplementedError
 
+    def actions(self, target: Any) -> list[int]:
+        """The actions that a class or target ids name, of a target that has names; the first action where they name
+        none.
+        """
+        raise NotImplementedError
+
 
 Sides = tuple[type[Side], type[Side]]
 """Classes of source and target."""
