@@ -104,7 +104,7 @@ def plans_cartpole() -> RunConfig:
         "model.inputs.kind": "frames",
         "model.sizes.width": 64,
         "model.sizes.filter_width": 256,
-        "training.max_updates": 3000,
+        "training.max_updates": 1000,
     }
     return start("plans-cartpole", PlansData(), _ADAMW, changes)
 

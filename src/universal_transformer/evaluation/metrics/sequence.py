@@ -24,7 +24,10 @@ NO_TOKEN = -1
 class SequenceAccuracy(Written):
     """Character and sequence accuracy. An unknown token is never right."""
 
-    shown: ClassVar = (Score("character_accuracy", "character accuracy", 3, "high"), SEQUENCE_ACCURACY)
+    shown: ClassVar[tuple[Score, ...]] = (
+        Score("character_accuracy", "character accuracy", 3, "high"),
+        SEQUENCE_ACCURACY,
+    )
     decisive = "sequence_accuracy"
     right_or_wrong = up_to_target = True
 
