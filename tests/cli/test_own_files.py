@@ -346,3 +346,23 @@ def test_the_data_are_shown_as_tokens_before_training(runs, recipe, expected, ca
     assert all("▁" in line and "|" in line and len(line) <= 112 for line in examples)
     (unknown,) = (line for line in lines if line.startswith("unknown"))
     assert unknown.endswith("of the validation tokens")
+
+
+def test_examples_that_are_also_trained_on_are_counted(tmp_path, capsys):
+    files = {
+        "train": ["a\tb", "a\tb", "c\td", "e\tf"],
+        "validation": ["c\td", "c\tx"],
+        "test": ["a\tb", "e\tf", "g\th"],
+    }
+    options = []
+    for name, lines in files.items():
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        options += [f"--data.{name}", str(tmp_path / f"{name}.tsv")]
+    assert main(["data", "check", "pairs", *options, "--data.tokenizer", "character"]) == 0
+    parts = (
+        "1 of 2 validation examples are in train, 2 of 3 test examples are in train, 1 train examples are there before"
+    )
+    assert f"repeated    {parts}\n" in capsys.readouterr().out
+    (tmp_path / "train.tsv").write_text("1\t2\n3\t4\n")
+    assert main(["data", "check", "pairs", *options, "--data.tokenizer", "character"]) == 0
+    assert "repeated" not in capsys.readouterr().out

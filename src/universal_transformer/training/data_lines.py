@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from universal_transformer.data.example import Frames, spread
+from universal_transformer.data.example import Example, Frames, spread
 from universal_transformer.tasks.task import Task
 
 SAMPLE = 10_000
@@ -21,7 +22,7 @@ def data_lines(task: Task) -> list[str]:
     codec, counts = task.codec, {"train": len(task.train), "validation": len(task.validation)}
     # without test files the validation examples are the test set: they are listed once
     counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
-    lines = [f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}"]
+    lines = [f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}", *repeated(task)]
     if not codec.vocabulary:
         return lines
     sample = spread(task.train, count=SAMPLE)
@@ -45,6 +46,30 @@ def data_lines(task: Task) -> list[str]:
         text = " → ".join("|".join(side) for side in codec.pieces(example) if side)
         lines.append(f"example     {text if len(text) <= WIDTH else f'{text[: WIDTH - 1]}…'}")
     return lines
+
+
+def repeated(task: Task) -> list[str]:
+    """Return a line on examples to validate and test on that are also trained on, and on those trained on twice.
+
+    Of training examples in memory: others are generated with the held-out ones left out, or too many.
+    """
+    if not isinstance(task.train, list):
+        return []
+    known = Counter(map(_content, task.train))
+    parts = {"validation": task.validation} | dict(task.test)
+    found = []
+    for name, examples in parts.items():
+        if shared := sum(_content(example) in known for example in examples):
+            found.append(f"{shared:,} of {len(examples):,} {name} examples are in train")
+    if again := len(task.train) - len(known):
+        found.append(f"{again:,} train examples are there before")
+    return [f"repeated    {', '.join(found)}"] * bool(found)
+
+
+def _content(example: Example) -> tuple[object, ...]:
+    """Source and target, to compare."""
+    sides = (example.source, example.target)
+    return tuple((side.shape, side.tobytes()) if isinstance(side, np.ndarray) else side for side in sides)
 
 
 def _ids(side: Sequence[object] | int | Frames) -> list[int]:
