@@ -14,6 +14,7 @@ import torch
 import paper  # noqa: F401 - enters its tasks and recipes, as commands in a clone do
 from universal_transformer.execution import policy
 from universal_transformer.tasks import AlgorithmicData, BabiData, StoriesData
+from universal_transformer.training import dry_run
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
@@ -119,6 +120,13 @@ def seed():
 def no_waiting_for_disks(monkeypatch):
     """What a test writes need not outlive a failure of power: half of the time of a small run is waiting for disks."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def timed_once(monkeypatch):
+    """A dry run times one batch once: its figures are compared with those of runs in processes of their own."""
+    monkeypatch.setattr(dry_run, "PASSES", 1)
+    monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
 
 
 LOADED = {}

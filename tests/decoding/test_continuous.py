@@ -106,8 +106,8 @@ def same(found, expected):
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architecture):
-    model, requests = model_and_requests(architecture, STREAMS[name], count=4)
-    options = {"max_steps": 4 if name == "mean frozen" else None, "max_new_tokens": 6}
+    model, requests = model_and_requests(architecture, STREAMS[name], count=3)
+    options = {"max_steps": 4 if name == "mean frozen" else None, "max_new_tokens": 4}
 
     @cache
     def wanted(sampling):
@@ -151,16 +151,16 @@ def test_other_rules_too(architecture, rule):
             parameter += 0.3 * torch.randn_like(parameter)
         model.target.recurrence.halting.weight.normal_(std=2.0)
     assert stream_obstacle(model.target.recurrence) is None
-    _, requests = model_and_requests(architecture, {}, count=7)
+    _, requests = model_and_requests(architecture, {}, count=4)
     for bias in range(-9, 9):  # until tokens differ in steps
         torch.nn.init.constant_(model.target.recurrence.halting.bias, float(bias))
-        found = dict(stream(model, requests, max_new_tokens=6))
+        found = dict(stream(model, requests, max_new_tokens=4))
         if len({steps for each in found.values() for steps in each.token_steps}) > 1:
             break
     else:
         pytest.fail("all tokens take as many steps: nothing is tested")
     for request in requests:
-        same(found[request.number], alone(model, request, max_new_tokens=6))
+        same(found[request.number], alone(model, request, max_new_tokens=4))
 
 
 @pytest.mark.parametrize("fields", [{}, {"position_injection": "input", "step_coordinates": "none"}])

@@ -227,7 +227,7 @@ def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):
     lines = [METRICS[0] | {"parameters": 5, "threads": 1, "device": "cpu"}, METRICS[1], *METRICS[-3:]]
     lines.append({"event": "warning", "update": 8, "seconds": 1.0, "text": "careful"})
     accepted, refused = [], []
-    for _, _, broken in islice(damages(lines), 0, None, 6):
+    for _, _, broken in islice(damages(lines), 0, None, 12):
         path.write_text("".join(json.dumps(line) + "\n" for line in broken))
         found = refusal(read_metrics, path)
         (refused if isinstance(found, UserError) else accepted).append(found)

@@ -71,6 +71,7 @@ def test_every_case_has_its_line_and_the_unsupported_their_reason(tmp_path, caps
     assert lines[-1] == "4 agree, 0 differ, 1 not supported"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "change"),
     [

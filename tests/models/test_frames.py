@@ -128,6 +128,7 @@ def test_every_frame_reaches_the_answer_and_no_later_label_does(given):
             assert not torch.allclose(found[:, place + 1 :], logits[:, place + 1 :])
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("given", ["joined frames", "convolved patches"])
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("depth", SHAPE)

@@ -142,6 +142,7 @@ def test_what_is_written_is_what_is_loaded(tmp_path):
         ]
 
 
+@pytest.mark.usefixtures("loaded_once")
 def test_the_default_is_whole():
     task = StoriesData().load()
     assert len(task.train) == 24_000

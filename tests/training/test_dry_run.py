@@ -180,7 +180,6 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     folder = Path(os.environ.get("UT_DATA") or real)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UT_DATA", str(folder))
-    monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
     monkeypatch.setattr(dry_run, "EXAMPLES", 256)
     monkeypatch.setattr(train, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data

@@ -27,11 +27,11 @@ def left_out(losses, *, sigmas=6.0, norm=1.0):
 
 @pytest.mark.parametrize("noise", ["normal", "falling", "uniform"])
 def test_spikes_of_ten_sigma_are_left_out_and_few_others(noise):
-    draw, spikes = random.Random(0), set(range(200, 4_000, 20))
+    draw, spikes = random.Random(0), set(range(200, 1_500, 20))
     mean = {"normal": lambda _: 2.0, "falling": lambda at: 0.1 + 1 / (1 + at / 2000), "uniform": lambda _: 1.5}[noise]
     sigma = {"normal": 0.1, "falling": 0.05, "uniform": 12**-0.5}[noise]
     spread = (lambda: draw.uniform(-0.5, 0.5)) if noise == "uniform" else (lambda: draw.gauss(0, sigma))
-    found = set(left_out(mean(at) + (10 * sigma if at in spikes else spread()) for at in range(4_000)))
+    found = set(left_out(mean(at) + (10 * sigma if at in spikes else spread()) for at in range(1_500)))
     assert spikes <= found
     assert len(found - spikes) <= 1
 
