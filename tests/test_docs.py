@@ -38,6 +38,7 @@ def run(command, folder):
     command = re.sub(r" train (pairs|labelled|text|tagged|stories)\b", rf"\g<0>{SMALL}", command)
     command = re.sub(r" train stories\b", rf"\g<0>{FEW}", command)
     command = re.sub(r" train pairs\b", rf"\g<0>{SHORT}", command)
+    command = re.sub(r"^ut calibrate .*", r"\g<0> --rule max_steps", command)
     before, last = command.rsplit(" | ", 1) if " | " in command else ("true", command)
     program, *arguments = shlex.split(last)
     if command.startswith("ut export"):  # what it writes is tested in cli/test_export.py
