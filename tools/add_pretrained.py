@@ -153,16 +153,16 @@ MODELS: dict[str, Description] = {
         limit=400,
     ),
     "babi-halting": Description(
-        summary="Answers the questions of the 20 bAbI tasks with dynamic halting: easy questions take fewer steps.",
-        usage=f"{STORIES} All facts of a story and the question stop together, after at most 4 steps.",
+        summary="Answers the questions of the 20 bAbI tasks; each fact and the question stop by themselves.",
+        usage=f"{STORIES} Each position halts by adaptive computation time, after at most 4 steps.",
         example="1 Mary went to the kitchen.\n2 John moved to the garden.\n3 Where is Mary?",
         failures=UNSOLVED,
         data=BABI,
         licence=f"{OURS}; {BABI_LICENCE}",
-        sequence="This is the last of four commands. The first two train the model babi; the third continues it with "
-        "the loss after each step, and runs/depth/babi-every-step-0 is its run: see "
-        f"{SEQUENCE}, where its folder is runs/every-step.",
-        recorded="This run is recorded in results/runs/babi_10k_joint_every_step_halting.json.",
+        sequence="This is the last of five commands. The first four train the model that had this name before, with one "
+        "halting unit for a whole story (results/runs/babi_10k_joint_every_step_halting.json); the last one starts from "
+        f"its weights, which the package of commit c84c17f4 has: see {SEQUENCE}.",
+        recorded="This run is recorded in results/runs/babi_10k_joint_act.json.",
         limit=400,
     ),
     "sudoku": Description(
