@@ -159,9 +159,9 @@ MODELS: dict[str, Description] = {
         failures=UNSOLVED,
         data=BABI,
         licence=f"{OURS}; {BABI_LICENCE}",
-        sequence="This is the last of five commands. The first four train the model that had this name before, with one "
-        "halting unit for a whole story (results/runs/babi_10k_joint_every_step_halting.json); the last one starts from "
-        f"its weights in 16 bits, which the package of commit c84c17f4 has: see {SEQUENCE}.",
+        sequence="This is the last of five commands. The first four train the model that had this name before, with "
+        "one halting unit for a whole story (results/runs/babi_10k_joint_every_step_halting.json); the last one starts "
+        f"from its weights in 16 bits, which the package of commit c84c17f4 has: see {SEQUENCE}.",
         recorded="This run is recorded in results/runs/babi_10k_joint_act.json.",
         limit=400,
     ),
