@@ -53,6 +53,9 @@ class Evaluate(Scoring, Answering, OfRun):
     group: Annotated[str, OptionForm("COLUMN", name="data.group")] | None = None
     """Column of the test files whose values group the figures: a key of JSON lines, or a number of TSV; '' for none
     (default: that of the run)."""
+    attention: bool = False
+    """Also measure how sharp the attention of questions about facts is at each step, and how much of it the supporting
+    facts have; ut plot then shows it."""
     arguments: GivenArguments = ()
 
     def __call__(self) -> int:
@@ -130,6 +133,11 @@ def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple
             baseline=metric.statistics.load(baseline, run.model.config) if baseline.exists() else None,
             progress=progress,
         )
+    if options.attention:
+        from universal_transformer.evaluation.attention import attention_by_supports
+
+        measured = attention_by_supports(run.model, task, Selection(options.split, options.limit), options=found)
+        report = dataclasses.replace(report, attention=measured)
     if note:
         report = dataclasses.replace(report, notes=(*report.notes, note))
     return report, options.file_name(calibrated=found != inference)

@@ -55,6 +55,24 @@ class BySupports:
 
 
 @dataclass(frozen=True)
+class AttentionAtStep:
+    """Attention of all questions with so many supporting facts at one step, the mean over heads, blocks and questions.
+
+    Over the K positions that a question attends to, itself among them, with S supporting facts:
+    """
+
+    num_supports: int
+    step: NumberOf
+    """From 1."""
+    count: NumberOf
+    """Questions that make this step."""
+    entropy: float
+    """``-Σ a ln a / ln K``: 1 where attention is uniform, 0 where it is on one position."""
+    mass: float
+    """``K / S`` times the sum of the weights of supporting facts: 1 where attention is uniform."""
+
+
+@dataclass(frozen=True)
 class Confusion:
     """How many examples of one class were given another class, or the same."""
 
@@ -83,6 +101,8 @@ class Report:
     totals: tuple[ScoreRow, ...]
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
+    attention: tuple[AttentionAtStep, ...] = ()
+    """Of questions about facts, where it was asked for."""
     confusion: tuple[Confusion, ...] = ()
     """The cells of the confusion matrix that are not 0, of a metric that counts them."""
     signatures: dict[str, str] = field(default_factory=dict)
@@ -179,7 +199,7 @@ class Report:
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *columns(self.score_table(), names=2)]
         lines += self.remarks()
-        for name, table in (self.confusion_tables() | self.step_tables()).items():
+        for name, table in (self.confusion_tables() | self.step_tables() | attention_tables(self.attention)).items():
             lines += ["", name, *columns(table)]
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
         lines += [f"warning: {text}" for text in self.warnings]
@@ -242,14 +262,37 @@ class Report:
                 title = f"{steps.side}: share of {steps.num_positions:,} positions by steps taken"
                 tables[title] = [["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]]
         if self.halting and self.steps_by_supports:
-            tables["steps by number of supporting facts (mean ± standard deviation over positions)"] = [
-                ["supporting facts", "positions", "steps"],
-                *(
-                    [str(group.num_supports), f"{group.steps.num_positions:,}", show_steps(group.steps)]
-                    for group in self.steps_by_supports
-                ),
+            title = "steps by number of supporting facts (mean ± standard deviation over positions; 1 is uniform)"
+            tables[title] = [["supporting facts", "positions", "steps", "uniformity"]] + [
+                [str(group.num_supports), f"{steps.num_positions:,}", show_steps(steps), f"{steps.uniformity:.2f}"]
+                for group in self.steps_by_supports
+                for steps in [group.steps]
             ]
         return tables
+
+
+def attention_tables(attention: Iterable[AttentionAtStep]) -> dict[str, list[list[str]]]:
+    """Return entropy and mass of the attention of questions as text, by title: one row for each step."""
+    by_place = {(at.num_supports, at.step): at for at in attention}
+    supports, steps = (sorted({place[axis] for place in by_place}) for axis in (0, 1))
+    head = ["step", *(f"{number} supporting" for number in supports)]
+    titles = {
+        "entropy": "entropy of the attention of questions, divided by that of uniform attention",
+        "mass": "attention of questions to supporting facts, relative to uniform attention",
+    }
+    return {
+        title: [head]
+        + [
+            [str(step)]
+            + [
+                f"{getattr(by_place[key], name):.2f}" if (key := (number, step)) in by_place else ""
+                for number in supports
+            ]
+            for step in steps
+        ]
+        for name, title in titles.items()
+        if by_place
+    }
 
 
 def _score(values: Mapping[str, float], name: str) -> str:

@@ -58,6 +58,12 @@ class StepCounts:
         squares = sum(count * (n - mean) ** 2 for n, count in enumerate(self.counts, start=1))
         return math.sqrt(squares / max(1, self.num_positions))
 
+    @property
+    def uniformity(self) -> float:
+        """Entropy of the shares of 1 to T steps, divided by ``ln T``: 1 where all are equally frequent."""
+        shares = [count / self.num_positions for count in self.counts if count]
+        return sum(share * math.log(1 / share) for share in shares) / math.log(max(2, len(self.counts)))
+
     def __add__(self, other: StepCounts) -> StepCounts:
         assert (self.side, len(self.counts)) == (other.side, len(other.counts))
         return StepCounts(self.side, tuple(map(sum, zip(self.counts, other.counts, strict=True))))

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 MOST_GROUPS = 40
 MOST_ROWS = 100
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")
-"""Of the rules of a calibration, in their order."""
+"""Of the rules of a calibration, or of numbers of supporting facts, in their order."""
+MARKERS = "os^vDP"
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
 
@@ -103,6 +104,31 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
     if paper:
         legend(ax, loc="lower right")
     clean(ax, grid="y", x="supporting facts of the question", y="steps (N)")
+    return figure
+
+
+def attention_by_step(report: Report) -> Figure:
+    """Entropy of the attention of questions and its mass on the supporting facts by step (paper, section 3.1)."""
+    figure, axes = canvas(
+        width=9.0,
+        height=3.3,
+        title="Attention of questions by number of supporting facts",
+        subtitle=f"mean over heads, blocks and the questions that make the step; 1 is uniform, {report.task}",
+        columns=2,
+    )
+    supports = sorted({at.num_supports for at in report.attention})
+    for ax, name, title in zip(axes, ("entropy", "mass"), ("entropy", "weight of the supporting facts"), strict=True):
+        for index, number in enumerate(supports):
+            points = [(at.step, getattr(at, name)) for at in report.attention if at.num_supports == number]
+            ax.plot(
+                *zip(*points, strict=True), color=COLOURS[index % len(COLOURS)], marker=MARKERS[index % len(MARKERS)],
+                linewidth=1.8, label=f"{number}",
+            )  # fmt: skip
+        ax.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        ax.set_xticks(sorted({at.step for at in report.attention}))
+        ax.set_ylim(bottom=0)
+        clean(ax, grid="y", x="step", y=title)
+    legend(axes[1], title="supporting facts", ncols=1 + len(supports) // 4)
     return figure
 
 

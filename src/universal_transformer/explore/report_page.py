@@ -13,11 +13,12 @@ import torch
 import universal_transformer
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import scores
-from universal_transformer.evaluation.report import Report
+from universal_transformer.evaluation.report import Report, attention_tables
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, svg
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
 from universal_transformer.explore.figures import (
+    attention_by_step,
     error_by_group,
     ponder_by_supports,
     ponder_histogram,
@@ -90,6 +91,7 @@ def render(
         page.section("Warnings", page.items(warnings), kind="warning"),
         _scores(report, plots),
         _ponder_time(report, plots),
+        _attention(report, plots),
         *_facts([story for story in stories if story.facts], plots),
         page.section("Episode", "" if episode is None else plots.add("episode", watched_episode(episode))),
         _drawn("Pictures", "picture", [story for story in stories if story.pixels is not None], plots),
@@ -150,6 +152,12 @@ def _ponder_time(report: Report, plots: Plots) -> str:
     parts += [page.folded(name, page.table(table)) for name, table in report.step_tables().items()]
     hint = f"Each position halts independently, after at most {report.max_steps} steps. "
     return page.section("Ponder time", *parts, hint=hint + "Mean ± standard deviation over positions.")
+
+
+def _attention(report: Report, plots: Plots) -> str:
+    figure = plots.add("attention_by_step", attention_by_step(report)) if report.attention else ""
+    tables = [page.folded(name, page.table(table)) for name, table in attention_tables(report.attention).items()]
+    return page.section("Attention of questions", figure, *tables)
 
 
 def _facts(stories: Sequence[Story], plots: Plots) -> Iterator[str]:
