@@ -9,7 +9,7 @@ import torch
 
 from small_task_models import model_for
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.attention import attention_by_supports
+from universal_transformer.evaluation.attention_mass import attention_by_supports
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.report import Report, StepCounts
 from universal_transformer.evaluation.tensors import batch_of

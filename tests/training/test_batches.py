@@ -16,7 +16,7 @@ from universal_transformer.runs.resume import data_digest
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import TextData
 from universal_transformer.tasks.lazy import MappedExamples
-from universal_transformer.training.batches import Place, TrainingBatches
+from universal_transformer.training.batches import PlaceInData, TrainingBatches
 from universal_transformer.training.processes import Processes
 from universal_transformer.typed import replaced
 
@@ -54,7 +54,7 @@ def test_batches_from_any_place_are_those_of_the_undisturbed_run(examples):
         seen.append((undisturbed.epoch, undisturbed.index, indices(undisturbed)))
         undisturbed.advance()
     for number, (epoch, index, _) in enumerate(seen):
-        found = batches(examples, start=Place(epoch, index))
+        found = batches(examples, start=PlaceInData(epoch, index))
         for expected in seen[number : number + 3]:
             assert (found.epoch, found.index, indices(found)) == expected
             found.advance()
@@ -81,7 +81,7 @@ def test_a_batch_has_no_more_passes_than_rows():
 
 @pytest.mark.parametrize("examples", [EXAMPLES, ON_DISK])
 def test_a_curriculum_begins_with_the_shortest_batches_and_lets_in_all_in_the_end(examples):
-    found, epochs = batches(examples, start=Place(longest=0)), []
+    found, epochs = batches(examples, start=PlaceInData(longest=0)), []
     while not epochs or found.epoch < 30:
         longest = max(size for part in found.parts for size in sizes([examples[i] for i in part.batch.indices]))
         assert longest <= found.longest

@@ -134,7 +134,7 @@ def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple
             progress=progress,
         )
     if options.attention:
-        from universal_transformer.evaluation.attention import attention_by_supports
+        from universal_transformer.evaluation.attention_mass import attention_by_supports
 
         measured = attention_by_supports(run.model, task, Selection(options.split, options.limit), options=found)
         report = dataclasses.replace(report, attention=measured)

@@ -41,7 +41,7 @@ class Part:
     """0 where the batch has too few rows: then the part is a row that another one has too."""
 
 
-class Place(NamedTuple):
+class PlaceInData(NamedTuple):
     """Where training is in its data."""
 
     epoch: int = 0
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     """Positions of the longest row that a curriculum lets in; None where there is no curriculum."""
 
 
-BEGINNING = Place()
+BEGINNING = PlaceInData()
 
 
 class TrainingBatches:
@@ -68,7 +68,7 @@ class TrainingBatches:
         batch_tokens: int,
         seed: int,
         device: torch.device,
-        start: Place = BEGINNING,
+        start: PlaceInData = BEGINNING,
         passes: int = 1,
         processes: Processes = ALONE,
     ) -> None:

@@ -17,7 +17,7 @@ from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import halting_schedule, optimizer, selection
-from universal_transformer.training.batches import Counts, Place, TrainingBatches
+from universal_transformer.training.batches import Counts, PlaceInData, TrainingBatches
 from universal_transformer.training.display import Display, Tensors, UpdateStatus, Value
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import Loss, objective
@@ -135,7 +135,7 @@ class TrainingRun:
             batch_tokens=training.batch_tokens,
             seed=training.seed,
             device=self.device,
-            start=Place(state.epoch, state.batch, state.longest),
+            start=PlaceInData(state.epoch, state.batch, state.longest),
             passes=training.accumulate,
             processes=self.divided,
         )
