@@ -13,6 +13,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 import textwrap
 import types
 from collections.abc import Iterable, Mapping, Set
@@ -112,8 +113,8 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "") -> Any:
         return value
     guess = suggestion(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""
     wanted = expected(hint)
-    if type(value) is int and value > MOST and "at most" not in wanted and "whole" in wanted:
-        wanted += f" and at most {MOST:,}"
+    if type(value) is int and value > MOST and "at most" not in wanted:
+        wanted = re.sub(r"whole number, at least [\d,]+", rf"\g<0> and at most {MOST:,}", wanted)
     raise UserError(f"{_place(where, field)}: expected {wanted}, found {show(value)}{guess}")
 
 

@@ -118,7 +118,10 @@ MISTAKES = {
     "no choice": (["--schedule", "cosin"], "expected one of inverse_sqrt, .*did you mean cosine"),
     "value of a boolean": (["--step.tied=yes"], "--step.tied: ignored explicit argument 'yes'"),
     "too few": (["--statements", "3"], "--statements: expected 2 arguments"),
-    "part of a tuple": (["--statements", "3", "x"], r"--statements\[1\]: expected a whole number, found 'x'"),
+    "part of a tuple": (
+        ["--statements", "3", "x"],
+        r"--statements\[1\]: expected .*at least 1 and at most 100,000, found 'x'",
+    ),
     "no option": (["8"], "unexpected '8'; ut train stories --help shows what may follow"),
     "out of bounds": (
         ["--learning-rate", "-1"],

@@ -104,7 +104,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     (tmp_path / "run/codec.json").write_text(
         json.dumps({"source": {"kind": "continuation", "block_length": "9"}, "target": None})
     )
-    with pytest.raises(UserError, match=r"codec\.json: source\.block_length: expected a whole number, found '9'"):
+    with pytest.raises(UserError, match=r"codec\.json: source\.block_length: expected .*at least 2, found '9'"):
         Codec.load(tmp_path / "run")
 
 
@@ -123,7 +123,7 @@ def test_a_bad_file_is_refused_in_one_line_with_its_place(tmp_path, name, field)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"block_length": 1}, "data.block_length: expected a whole number, at least 2, found 1"),
+        ({"block_length": 1}, "data.block_length: expected .*at least 2, found 1"),
         ({"validation_fraction": 0.5, "test_fraction": 0.5}, "leave nothing to train on"),
         ({"test_fraction": 0.0}, "data.test_fraction: expected a number, more than 0 and below 1, found 0.0"),
         ({"vocabulary_size": 3}, "--data.vocabulary-size 3: expected 5 to"),

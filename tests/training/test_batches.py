@@ -83,7 +83,9 @@ def test_a_batch_has_no_more_passes_than_rows():
 def test_a_curriculum_begins_with_the_shortest_batches_and_lets_in_all_in_the_end(examples):
     found, epochs = batches(examples, start=PlaceInData(longest=0)), []
     while not epochs or found.epoch < 30:
-        longest = max(size for part in found.parts for size in sizes([examples[i] for i in part.batch.indices]))
+        longest = max(
+            size for part in found.parts for size in sizes([examples[i] for i in part.batch.indices.tolist()])
+        )
         assert longest <= found.longest
         if found.epoch == len(epochs):
             epochs.append([])
