@@ -18,7 +18,8 @@ def faults():
     for _ in range(5):
         torch.ones(16 * 2**20)  # 64 MiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
+for _ in range(3):  # the first blocks may lie at places that later ones cannot use
+    faults()
 print(faults())
 """
 
@@ -30,8 +31,7 @@ def faults(*, keep):
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="not glibc on Linux")
 def test_repeated_large_tensors_cost_no_page_faults():
-    without = faults(keep=False)
-    assert any(faults(keep=True) < without / 10 for _ in range(3))  # a busy system adds some of its own
+    assert faults(keep=True) < faults(keep=False) / 10
 
 
 def test_other_systems_are_not_changed(monkeypatch):
