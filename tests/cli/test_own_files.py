@@ -359,10 +359,8 @@ def test_examples_that_are_also_trained_on_are_counted(tmp_path, capsys):
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
         options += [f"--data.{name}", str(tmp_path / f"{name}.tsv")]
     assert main(["data", "check", "pairs", *options, "--data.tokenizer", "character"]) == 0
-    parts = (
-        "1 of 2 validation examples are in train, 2 of 3 test examples are in train, 1 train examples are there before"
-    )
-    assert f"repeated    {parts}\n" in capsys.readouterr().out
+    parts = "1 of 2 validation examples are in train, 2 of 3 test examples are in train, 1 train examples repeat"
+    assert f"repeated    {parts} earlier ones\n" in capsys.readouterr().out
     (tmp_path / "train.tsv").write_text("1\t2\n3\t4\n")
     assert main(["data", "check", "pairs", *options, "--data.tokenizer", "character"]) == 0
     assert "repeated" not in capsys.readouterr().out

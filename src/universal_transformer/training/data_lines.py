@@ -62,7 +62,7 @@ def repeated(task: Task) -> list[str]:
         if shared := sum(_content(example) in known for example in examples):
             found.append(f"{shared:,} of {len(examples):,} {name} examples are in train")
     if again := len(task.train) - len(known):
-        found.append(f"{again:,} train examples are there before")
+        found.append(f"{again:,} train examples repeat earlier ones")
     return [f"repeated    {', '.join(found)}"] * bool(found)
 
 

@@ -12,37 +12,22 @@ from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.picture_files import SUFFIXES, note_changes, read_pixels
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.tasks.environments import ENVIRONMENTS, Environment, Name
-from universal_transformer.tasks.sides.side import Side
-from universal_transformer.typed import Range, check
+from universal_transformer.tasks.sides.observations import OfEpisode
+from universal_transformer.typed import Range
 
 MOST_PICTURES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Film(Side):
+class Film(OfEpisode):
     """The last grey pictures of an episode. A frame has the pixels of one, row by row, as numbers from 0 to 1."""
 
     kind: ClassVar[str] = "film"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
-    environment: Name
     history: Annotated[int, Range(1, MOST_PICTURES)]
     """Most pictures of a source."""
     side: Annotated[int, Range(8, 64)]
     """Pixels of a side of a picture."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def world(self) -> Environment:
-        """The environment."""
-        return ENVIRONMENTS[self.environment]
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of what a picture shows."""
-        return tuple(self.world.features[place] for place in self.world.visible(hide_velocities=True))
 
     @property
     def source_fields(self) -> Mapping[str, Any]:
@@ -80,7 +65,3 @@ class Film(Side):
         return Example(
             source=frames.astype(np.float32) / np.float32(255), target=(), notes=(changed,) if changed else ()
         )
-
-    def names(self, positions: Frames) -> list[str]:
-        """How long ago each picture was, in steps of the environment: "-2", "-1", "0"."""
-        return [str(place) for place in range(1 - len(positions), 1)]

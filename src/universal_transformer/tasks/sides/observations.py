@@ -20,15 +20,10 @@ TABLE = ".csv"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observations(Side):
-    """The last observations of an episode as frames."""
+class OfEpisode(Side):
+    """What an agent has seen of an episode up to now, one frame for each step of the environment."""
 
-    kind: ClassVar[str] = "observations"
-    suffixes: ClassVar[tuple[str, ...]] = (TABLE,)
     environment: Name
-    history: Annotated[int, Range(1, MOST_FRAMES)]
-    """Most frames of a source."""
-    hide_velocities: bool
 
     def __post_init__(self) -> None:
         check(self)
@@ -40,8 +35,27 @@ class Observations(Side):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the numbers of a frame."""
+        """The names of what is seen."""
         return tuple(self.world.features[place] for place in self._visible)
+
+    @property
+    def _visible(self) -> list[int]:
+        return self.world.visible(hide_velocities=True)
+
+    def names(self, positions: Frames) -> list[str]:
+        """How long ago each frame was, in steps of the environment: "-2", "-1", "0"."""
+        return [str(place) for place in range(1 - len(positions), 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observations(OfEpisode):
+    """The last observations of an episode as frames."""
+
+    kind: ClassVar[str] = "observations"
+    suffixes: ClassVar[tuple[str, ...]] = (TABLE,)
+    history: Annotated[int, Range(1, MOST_FRAMES)]
+    """Most frames of a source."""
+    hide_velocities: bool
 
     @property
     def source_fields(self) -> Mapping[str, Any]:
@@ -54,10 +68,6 @@ class Observations(Side):
         """A line is JSON, a list of observations, or the path of a table of one observation a line."""
         text = line.strip()
         return self._table(text) if text.lower().endswith(TABLE) else self._parsed(text, where=where)
-
-    def names(self, positions: Frames) -> list[str]:
-        """How long ago each frame was, in steps of the environment: "-2", "-1", "0"."""
-        return [str(place) for place in range(1 - len(positions), 1)]
 
     @property
     def _visible(self) -> list[int]:
