@@ -13,7 +13,7 @@ from universal_transformer.runs.folder import CONFIG
 
 RECIPE, FOLDER = "stories", "runs/demo"
 MINUTES = 3.0
-"""Of training: with the installation, the test and the plots it takes less than five minutes."""
+"""Of training; the installation, the test and the plots come on top."""
 
 
 @dataclass(frozen=True, kw_only=True)
