@@ -47,6 +47,14 @@ def test_collapse(counts, reason):
     assert found is None if reason is None else reason in "({}): {}".format(*found)
 
 
+@pytest.mark.parametrize(("mean", "direction"), [(1.0, "smaller"), (2.0, "smaller"), (4.0, "larger")])
+def test_a_collapse_is_answered_with_what_works_and_the_direction_of_the_bias(mean, direction):
+    _, text = collapse(mean, 0.0, side="decoder", max_steps=4)
+    assert f"try a {direction} halting.bias" in text
+    assert "--step-loss mean" in text
+    assert "ut train RUN --stage halting" in text
+
+
 def test_a_loss_above_its_expectation_is_collapse():
     assert fake(0.54, expected=0.5) is None
     assert fake(0.0013, expected=0.0003) is None  # 4 times as large, but no error can be seen in it

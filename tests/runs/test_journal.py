@@ -9,11 +9,14 @@ from universal_transformer.errors import UserError
 from universal_transformer.runs.journal import RunJournal, read_metrics
 from universal_transformer.runs.resume import RunOrigin
 from universal_transformer.training.display import display
+from universal_transformer.training.run import RunState
 
 
 def journal(folder: Path, *, after: int | None = None, tensorboard: bool = False) -> RunJournal:
+    """That of a run which goes on after an update, when there was one line for each."""
+    saved = None if after is None else RunState(update=after, lines=after)
     origin = RunOrigin.now(tiny.run_config(tensorboard=tensorboard), tiny.task(), torch.device("cpu"))
-    return RunJournal(display(quiet=True, unit="tokens"), folder, origin, after=after)
+    return RunJournal(display(quiet=True, unit="tokens"), folder, origin, after=saved)
 
 
 def write(folder: Path, updates, *, after: int | None = None, tensorboard: bool = False) -> None:

@@ -25,6 +25,8 @@ from universal_transformer.training import interruption, watches
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.run import RunState
+from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.typed import replaced
 
 MODELS = [
@@ -288,6 +290,46 @@ def test_a_run_killed_around_a_write_goes_on_as_if_nothing_had_been(tmp_path, mo
     assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "uninterrupted")
     assert same_weights(tmp_path / "run", tmp_path / "uninterrupted")
     assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+def test_an_ending_that_is_made_again_after_a_kill_is_written_once(tmp_path):
+    task, config = tiny.task(), tiny.run_config(max_updates=5, average_checkpoints=2)
+    train(config, tmp_path / "run", task=task, quiet=True)
+
+    def lines():
+        found = read_metrics(tmp_path / "run" / "metrics.jsonl")
+        return [(line["event"], line["update"], line.get("error")) for line in found if line["event"] != "resume"]
+
+    before = lines()
+    assert [event for event, _, _ in before[-3:]] == ["validation", "validation", "end"]
+    train(config, tmp_path / "run", task=task, resume=True, quiet=True)
+    assert lines() == before
+
+
+def validations_of(*, minutes, update, validation):
+    """How often a run is validated before its end, and the part of its time that this takes."""
+    state, clock = RunState(), SimpleNamespace(seconds=0.0)
+    run = SimpleNamespace(state=state, clock=clock, training=TrainingConfig(minutes=minutes, validate_every=1000))
+    count = 0
+    while clock.seconds < 60 * minutes:
+        clock.seconds += update
+        state.update += 1
+        if clock.seconds < 60 * minutes and training_run.validation_due(run):
+            count, clock.seconds = count + 1, clock.seconds + validation
+            state.validation_ended, state.validation_took = clock.seconds, validation
+    return count, count * validation / clock.seconds
+
+
+@pytest.mark.parametrize("update", [0.01, 0.5, 5.0, 60.0])
+def test_a_run_limited_by_minutes_is_validated_eight_times_whatever_an_update_costs(update):
+    count, _ = validations_of(minutes=10, update=update, validation=1.0)
+    assert count + 1 >= 8  # and once at its end
+
+
+def test_validations_that_are_due_by_the_time_do_not_take_most_of_it():
+    count, share = validations_of(minutes=10, update=1.0, validation=60.0)
+    assert count > 0
+    assert share < 0.25
 
 
 def test_the_model_in_the_folder_is_the_best_on_validation(tmp_path):

@@ -45,17 +45,26 @@ NEGLIGIBLE = 0.002
 """Excess of the loss at the exit, in nats a target, that is ignored: that of 0.1 % wrong targets with a loss of 2 each.
 Without it, exits without any error are warned about where all losses are small."""
 
+FITTED = (
+    "train with --halting.side none --step-loss mean, and then the halting unit alone: ut train RUN --stage halting"
+)
+"""What keeps the accuracy of the full depth: positions then stop where later steps do not predict better."""
 MEANING: Mapping[Kind, tuple[str, str]] = {
     "shallow": (
         "stop after the first step",
-        "compare with a fixed depth (halting.side=none); if that is better, try a smaller halting.bias or "
-        "training.ponder_weight, or training.halting_delay",
+        "compare with a fixed depth (halting.side=none); if that is better, " + FITTED + "; or try a smaller "
+        "halting.bias or training.ponder_weight, or training.halting_delay",
     ),
     "deep": (
         "go on to the cap",
-        "a fixed depth costs the same; try a larger halting.bias or training.ponder_weight",
+        "a fixed depth costs the same; for fewer steps, " + FITTED + "; or try a larger halting.bias or "
+        "training.ponder_weight",
     ),
-    "constant": ("stop at the same step", "a fixed depth of as many steps does the same; try another halting.bias"),
+    "constant": (
+        "stop at the same step",
+        "a fixed depth of as many steps does the same; for depths that differ, " + FITTED + "; or try a smaller "
+        "halting.bias, with which positions take more steps",
+    ),
 }
 """Kind -> what the positions of the side do, and what to do about it."""
 

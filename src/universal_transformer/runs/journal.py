@@ -49,39 +49,43 @@ def ending(folder: Path) -> dict[str, Any] | None:
 
 
 class RunJournal(Journal):
-    """Writes the run in `folder`, which continues after update `after`; None starts a new one.
+    """Writes the run in `folder`, which continues from the saved state `after`; None starts a new one.
 
     config.json is written at once. metrics.jsonl has one JSON object a line, with event, update, seconds and values.
-    Each is on disk at once. Lines and points of TensorBoard that are later than `after` are deleted.
+    Each is on disk at once. Lines and points of TensorBoard that were written after `after` was saved are deleted: an
+    ending that is made again is not written twice.
     """
 
-    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: int | None) -> None:
+    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: RunState | None) -> None:
         super().__init__(shown)
         self.folder, self.origin, path = folder, origin, folder / METRICS
-        kept = None
+        kept = []
         if after is not None and path.exists():
-            kept = [line for line in read_metrics(path) if line["update"] <= after]
-            if after and not kept:
+            kept = [line for line in read_metrics(path)[: after.lines] if line["update"] <= after.update]
+            if not kept:
                 raise UserError(
-                    f"{show_path(path)}: no line up to update {after} of this run; move the file away to begin another"
+                    f"{show_path(path)}: no line up to update {after.update} of this run; move the file away to begin "
+                    "another"
                 )
         # metrics without a configuration would be no run; where they cannot be read, the configuration stays
         write_json(folder / CONFIG, origin.config.to_dict())
-        if kept is not None:
+        if after is not None:
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.metrics = path.open("a", encoding="utf-8", buffering=1)
+        self.lines = len(kept)
+        self.metrics = path.open("a" if after is not None else "w", encoding="utf-8", buffering=1)
         self.board = None
         if origin.config.training.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # points from purge_step on are deleted; the point of update `after` is kept
-            self.board = SummaryWriter(folder / TENSORBOARD, purge_step=(after or 0) + 1)
+            self.board = SummaryWriter(folder / TENSORBOARD, purge_step=(after.update if after else 0) + 1)
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
         """Append a line without values that are not finite, which JSON lacks, and add its numbers to the board."""
         kept = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **kept}
         self.metrics.write(json.dumps(line, allow_nan=False) + "\n")
+        self.lines += 1
         if self.board is not None and event in ("update", "validation"):
             for name, value in values.items():
                 if isinstance(value, float | int):
@@ -90,6 +94,7 @@ class RunJournal(Journal):
     def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
         """Write a checkpoint, after every line is on disk."""
         os.fsync(self.metrics.fileno())
+        state.lines = self.lines
         fields = {"run": dataclasses.asdict(state), "origin": self.origin.to_dict()}
         name = f"{state.update:09d}-{state.saves:06d}"
         checkpoints.save(self.folder / CHECKPOINTS, checkpoints.Checkpoint(tensors, fields), name=name)

@@ -109,8 +109,7 @@ def train(
             comparison = BaselineComparison(task, model, metric=metric)
             journal = Journal(shown)
             if processes.first:
-                after = saved.state.update if saved else 0
-                journal = RunJournal(shown, folder, origin, after=after if resume else None)
+                journal = RunJournal(shown, folder, origin, after=saved.state if saved else None)
                 stack.callback(journal.close)
                 comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
@@ -119,7 +118,7 @@ def train(
             run.restore(saved.state, saved.tensors)
         lines = description(run, origin, comparison, folder=folder)
         lines |= {"warm_start": "; ".join(taken)} if taken else {}
-        run.write("resume" if resume else "start", lines | {"changes": "; ".join(changes)})
+        run.write("resume" if saved else "start", lines | {"changes": "; ".join(changes)})
         for text in [*taken, *([f"continuing {folder} after update {run.state.update}"] * resume)]:
             shown.note(text)
         for text in [*(f"changed: {change}" for change in changes), *(saved.warnings if saved else ())]:

@@ -29,6 +29,10 @@ from universal_transformer.training.selection import Choice, WeightSelection
 from universal_transformer.training.validation import SIDES, Interrupted, TaskMetric, Validation, ValidationScore
 from universal_transformer.training.watches import CollapseWatch, OutlierWatch
 
+VALIDATIONS = 8
+"""Validations of a run that is limited by minutes, at least."""
+VALIDATING = 0.25
+"""Validations that are due because of the time take at most so much of it, as a part of that of the updates."""
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
 
@@ -46,8 +50,14 @@ class RunState:
     targets: int = 0
     seconds: float = 0.0
     saves: int = 0
+    lines: int = 0
+    """Lines of metrics that were written before it was saved."""
     validated: int = 0
     """Update of the last validation."""
+    validation_ended: float = 0.0
+    """Seconds of training at the end of the last validation, or of the start."""
+    validation_took: float = 0.0
+    """Seconds of the last validation."""
     best: ValidationScore | None = None
     best_update: int = 0
     stale: int = 0
@@ -140,8 +150,7 @@ class TrainingRun:
             processes=self.divided,
         )
         while True:
-            due = state.update > state.validated and state.update % training.validate_every == 0
-            if due and self.validation:
+            if self.validation and state.update > state.validated and validation_due(self):
                 try:
                     self.validate(stop)
                 except Interrupted:
@@ -240,10 +249,12 @@ class TrainingRun:
 
     def validate(self, stop: StopRequest) -> None:
         """Score the model; keep its weights, and save, if they are the best so far."""
-        state = self.state
+        state, began = self.state, self.clock.seconds
         with gathered(self.call):
             score = self.validation.score(self.model, stopped=self.clock.interrupting(stop))
-        state.validated = state.update
+        self.clock.stopped(stop)  # so that several processes agree on the time, and on when the next one is due
+        state.validated, state.validation_ended = state.update, self.clock.seconds
+        state.validation_took = state.validation_ended - began
         weights = selection.copy_weights(self.model)
         delayed = self.halting_delayed(state.update)
         if not delayed:
@@ -282,6 +293,18 @@ class TrainingRun:
         self.journal.warnings.append(text)
         self.write("warning", {"text": text})
         self.journal.shown.note(f"warning: {text}")
+
+
+def validation_due(run: TrainingRun) -> bool:
+    """Return whether a validation follows the last update: also in each eighth of the minutes, unless validations would
+    take more than a part of the time.
+    """
+    training, state, seconds = run.training, run.state, run.clock.seconds
+    if state.update % training.validate_every == 0:
+        return True
+    interval = 60 * (training.minutes or math.inf) / VALIDATIONS
+    begins = seconds // interval > state.validation_ended // interval
+    return begins and seconds - state.validation_ended >= state.validation_took / VALIDATING
 
 
 AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")

@@ -85,7 +85,8 @@ class TrainingConfig:
     full depth, and then to stop. The best weights and the mean of the last validations are those after this
     part."""
     validate_every: Positive = 500
-    """Updates between two validations; there is always one at the end."""
+    """Updates between two validations; there is always one at the end, and in a run of some `minutes` one after each
+    eighth of them."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to max_steps (seeded)."""
     step_loss: Literal["last", "mean", "increasing"] = "last"
