@@ -173,6 +173,11 @@ def show(value: object, *, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def counted(number: float, noun: str) -> str:
+    """Return ``1 update``, ``1,234 updates``."""
+    return f"{number:,.0f} {noun}{'s' * (round(number) != 1)}"
+
+
 def show_path(path: str | Path) -> str:
     """Return a path for a message of one line: control characters and broken bytes escaped."""
     text = str(path).encode("utf-8", "backslashreplace").decode("utf-8")

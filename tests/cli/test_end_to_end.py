@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.cli import predict as predict_command
 
 SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "None"]
 SMALL += ["--max-updates", "20", "--batch-tokens", "256", "--validate-every", "10", "--training.seed", "1"]
@@ -245,10 +246,26 @@ def test_a_closed_standard_input_is_one_line(pairs, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("ut: standard input is closed; ")
 
 
-def test_no_input_is_no_output(pairs, typed, capsys):
-    typed(b"")
-    assert main(["predict", str(pairs)]) == 0
-    assert capsys.readouterr() == ("", "")
+def test_no_input_is_the_same_error_as_an_empty_file(pairs, typed, tmp_path, capsys):
+    (tmp_path / "empty.txt").touch()
+    for given, name in ([], "standard input is empty"), ([str(tmp_path / "empty.txt")], "the file is empty"):
+        typed(b"")
+        assert main(["predict", str(pairs), *given]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"{name}; expected at least one line of text" in shown.err
+
+
+def test_a_line_longer_than_the_longest_is_an_error_and_a_long_one_is_named(pairs, typed, capsys, monkeypatch):
+    monkeypatch.setattr(predict_command, "LONG", 3)
+    typed(b"red\nred green blue old new\nold blue 3\nnew 4 blue\n")
+    assert main(["predict", str(pairs), "--longest", "5", "--jsonl"]) == 2
+    shown = capsys.readouterr()
+    assert ["error" in json.loads(line) for line in shown.out.splitlines()] == [False, True, False, False]
+    note, error = shown.err.splitlines()[:2]
+    assert note == "ut: note: output line 3 has 4 tokens; answers to lines after it wait for it"
+    assert error == "ut: output line 2: 6 tokens; expected at most --longest 5"
+    assert predict_command.LONGEST < 10_000
 
 
 def test_beams_and_samples(pairs, typed, capsys):

@@ -6,7 +6,7 @@ from small_task_models import model_for
 from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.prediction import TokenAnswers, predict
 from universal_transformer.rules import Exit
 
 
@@ -44,6 +44,24 @@ def test_predictions_come_as_soon_as_a_window_is_full(stories):
     predictions = predict(model_for(stories), stories.codec, examples(), window=1)
     next(predictions)
     assert len(taken) == 1
+
+
+def test_an_answer_waits_for_no_line_after_it(copying, monkeypatch):
+    computed = []
+    answers = TokenAnswers.answers
+
+    def recording(asked, examples, numbers):
+        computed.extend(numbers)
+        return answers(asked, examples, numbers)
+
+    monkeypatch.setattr(TokenAnswers, "answers", recording)
+    lines = ["123", "4", "5678901" * 5, "22"]
+    examples = copying.codec.read(enumerate(lines, start=1), name="input")
+    predictions = predict(model_for(copying), copying.codec, examples, batch_tokens=1)
+    next(predictions)
+    assert sorted(computed) == [0, 1, 3], "shorter lines first"
+    assert not torch.is_inference_mode_enabled(), "whoever asked computes in modes of its own"
+    assert len(list(predictions)) == 3
 
 
 @pytest.mark.parametrize("halting", [False, True])

@@ -154,7 +154,7 @@ def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
     (run / ".drafts.partial").mkdir()
     with claimed(run, config):
         pass
-    left = {path.name for path in run.iterdir()} - {".lock", "config.json"}
+    left = {path.name for path in run.iterdir()} - {"config.json"}
     assert left == {*users, ".drafts.partial"}
 
 

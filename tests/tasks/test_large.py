@@ -239,7 +239,7 @@ def test_pairs_that_cannot_be_read(tmp_path, data_dir):
     for lines, message in (
         ([" "], "a.tsv:1: no row with both source and target"),
         (["a\tb", "c"], "a.tsv:2: found 1 column"),
-        (["a\tb"], "a.tsv:1: all rows have the same text, so none can be held out for validation"),
+        (["a\tb"], "a.tsv:1: this is the only row, so none can be held out for validation"),
     ):
         with pytest.raises(UserError, match=message):
             mapped(PairsData(train=write(tmp_path / "a.tsv", lines), tokenizer="character"))

@@ -29,6 +29,10 @@ LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
+LONGEST = 4096
+"""Tokens of the longest line that is answered by default: its time and memory may grow with their square."""
+LONG = 1024
+"""Tokens of a line from which on a note says that the lines after it wait."""
 OneOf = Annotated[Positive, OptionForm("K")]
 
 
@@ -45,6 +49,8 @@ class Predict(Answering, OfRun):
     """One JSON object a line, with scores and steps."""
     choices: OneOf = 3
     """Number of best predictions in each JSON object."""
+    longest: Positive = LONGEST
+    """Tokens of the longest line that is answered; a longer line is an error, and the others are answered."""
     temperature: Annotated[NonNegative, OptionForm("T")] | None = None
     """Temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)."""
     top_k: OneOf | None = None
@@ -85,6 +91,7 @@ class Predict(Answering, OfRun):
             run.codec,
             jsonl=self.jsonl,
             output=self.output,
+            longest=self.longest,
             remedy=inference.longer_answers(run.model),
         )
         answers = predict(
@@ -104,13 +111,14 @@ class Predict(Answering, OfRun):
 class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
-    def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, remedy: str) -> None:
+    def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, longest: int, remedy: str) -> None:
         if output and not codec.target.suffix:
             raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
-        self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
+        self._codec, self._jsonl, self._longest, self._remedy = codec, jsonl, longest, remedy
         self._folder = Path(output or PREDICTIONS)
         self._pending: deque[tuple[Example, str] | str] = deque()
         self._failures = self._shown = 0
+        self._waits = False  # whether a line was long
         self._cut: list[int] = []
         self._stopped: UserError | None = None
         self._there: int | None = None  # the highest number of a file that was there before
@@ -118,7 +126,8 @@ class _Results:
     def examples(self, outcomes: Iterator[tuple[Example, str] | str]) -> Iterator[Example]:
         """Yield the examples among `outcomes`: an example and its line, or an error message for a line without one."""
         try:
-            for outcome in outcomes:
+            for number, given in enumerate(outcomes, start=1):
+                outcome = self._checked(given, number=number)
                 self._pending.append(outcome)
                 if not isinstance(outcome, str):
                     yield outcome[0]
@@ -127,6 +136,20 @@ class _Results:
                     sys.stdout.flush()
         except UserError as error:
             self._stopped = error  # the lines before it get their results first
+
+    def _checked(self, outcome: tuple[Example, str] | str, *, number: int) -> tuple[Example, str] | str:
+        """Return an outcome, or an error for a line that is too long; say which is the first one that is long."""
+        from universal_transformer.data.example import size
+
+        if isinstance(outcome, str) or self._codec.source.suffixes:
+            return outcome
+        tokens = size(outcome[0])
+        if tokens > self._longest:
+            return f"output line {number}: {tokens:,} tokens; expected at most --longest {self._longest}"
+        if tokens > LONG and not self._waits:
+            self._waits = True
+            note(error_line(f"note: output line {number} has {tokens:,} tokens; answers to lines after it wait for it"))
+        return outcome
 
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
@@ -179,6 +202,8 @@ class _Results:
             )
         if self._stopped is not None:
             raise self._stopped
+        if not self._shown:
+            raise UserError("standard input is empty; expected at least one line of text")
         return USAGE_ERROR if self._failures else 0
 
     def _show_failures(self) -> None:

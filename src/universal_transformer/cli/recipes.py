@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.clone import from_clone, in_clone
 from universal_transformer.cli.parser import OptionForm, Place
+from universal_transformer.files import counted
 
 if TYPE_CHECKING:
     from universal_transformer.recipes import Recipe
@@ -53,7 +54,7 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
         config = recipe()
         training = config.training
         limits = [] if training.minutes is None else [f"{training.minutes:g} min"]
-        limits += [] if training.max_updates is None else [f"{training.max_updates:,} updates"]
+        limits += [] if training.max_updates is None else [counted(training.max_updates, "update")]
         # a row of table 1 is a `partial` of a function that is no recipe
         changed = f"as ut train {config.recipe}, with other data or another model"
         text = summary(recipe) if hasattr(recipe, "__qualname__") else changed

@@ -231,9 +231,10 @@ class HoldOut:
         """Hold out `share` of the different first columns of the rows, but at least one and not all."""
         hashes = sorted({_hash(row.first, seed) for row in table.rows})
         if len(hashes) < 2:
+            alike = "this is the only row" if len(table.rows) == 1 else "all rows have the same text"
             raise UserError(
-                f"{table.name}:{table.rows[0].line}: all rows have the same text, so none can be held out for "
-                "validation; name a file with --data.validation"
+                f"{table.name}:{table.rows[0].line}: {alike}, so none can be held out for validation; name a file with "
+                "--data.validation"
             )
         return cls(seed, hashes[min(max(round(share * len(hashes)), 1), len(hashes) - 1) - 1])
 

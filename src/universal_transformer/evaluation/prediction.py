@@ -79,18 +79,22 @@ class Answers(ABC):
         """Return the answers to examples of these numbers."""
 
     def of_windows(self, examples: Iterator[Example], *, batch_tokens: int, window: int) -> Iterator[Prediction]:
-        """Yield the answers to each window of examples when the window is full."""
+        """Yield the answers to each window of examples, shorter ones first, as soon as all before them are known."""
         first = 0
         while chunk := list(islice(examples, window)):
             batches = check_batches(self.model, list(map(self.positions, chunk)), batch_tokens=batch_tokens)
             found: dict[int, Prediction] = {}
+            shown = 0
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
-                for indices in batches:
-                    batch = [chunk[index] for index in indices]
+            for indices in batches:
+                batch = [chunk[index] for index in indices]
+                with evaluating(self.model):  # not while whoever asked has an answer
                     found |= zip(indices, ready.answers(batch, [first + index for index in indices]), strict=True)
+                while shown in found:
+                    yield found.pop(shown)
+                    shown += 1
             first += len(chunk)
-            yield from (found[index] for index in range(len(chunk)))
 
     def positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""

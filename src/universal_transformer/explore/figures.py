@@ -34,6 +34,7 @@ from universal_transformer.explore.canvas import (
     legend,
     shades,
 )
+from universal_transformer.files import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,7 +181,7 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         width=8.2,
         height=1.75 * len(panels) + 0.5,
         title="Training",
-        subtitle=f"{updates:,} updates in {duration(seconds)}",
+        subtitle=f"{counted(updates, 'update')} in {duration(seconds)}",
         rows=len(panels),
     )
     for upper, lower in pairwise(axes):
@@ -196,7 +197,8 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         if curves is not steps:
             ax.set_ylim(bottom=0)
         if len(ax.lines) > 1:
-            legend(ax, loc="upper right")
+            # above the panel: a baseline goes through its whole width
+            legend(ax, loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=len(ax.lines), borderaxespad=0.0)
         clean(ax, grid="y", x="updates" if ax is axes[-1] else "", y=name)
     figure.align_ylabels(axes)
     return figure

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,19 +51,31 @@ def is_empty(folder: Path) -> bool:
 def claimed(folder: Path) -> Iterator[None]:
     """Lock `folder` for this process, and clean up after a killed one; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = _locked(folder / LOCK, folder)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            process = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
-            raise UserError(f"{show_path(folder)} is being written by another process ({process})") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         _clean(folder)
         yield
     finally:
+        (folder / LOCK).unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _locked(lock: Path, folder: Path) -> int:
+    """Return the descriptor of a lock; UserError where another process has it."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                    return descriptor
+            os.close(descriptor)  # its owner has deleted it just now
+        except BlockingIOError as error:
+            process = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
+            os.close(descriptor)
+            raise UserError(f"{show_path(folder)} is being written by another process ({process})") from error
 
 
 def _clean(folder: Path) -> None:

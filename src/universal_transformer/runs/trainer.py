@@ -16,7 +16,7 @@ import torch
 from universal_transformer.errors import UserError, optional
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
-from universal_transformer.files import quoted, show_path
+from universal_transformer.files import counted, quoted, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.model import Model
 from universal_transformer.registry import build
@@ -158,7 +158,7 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
     limit = now.config.training.max_updates
     if limit is not None and limit < state.update:
-        made = f"this run has {state.update:,} updates already"
+        made = f"this run has {counted(state.update, 'update')} already"
         raise UserError(f"training.max_updates={limit}: {made}; expected at least as many")
     return SavedRun(state, checkpoint.tensors, changes, warnings + warnings_of(before, now))
 
@@ -232,7 +232,7 @@ def finish(
         text = f"stopped by {stop.reason} after update {update}, saved; continue with: {command}"
     else:
         of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
-        text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {folder / MODEL}"
+        text = f"done after {counted(update, 'update')} ({reason}): {chosen.name} weights{of} in {folder / MODEL}"
         if score is not None:
             text += f"; validation {score.text(run.model)}; {baseline}"
     run.journal.shown.note(text)

@@ -155,7 +155,7 @@ class OwnFiles(ABC):
             validation=examples["validation"],
             test={self._scored: examples[self._scored]},
             metric=self.scored_by,
-            notes=(*notes, *self.caveats()),
+            notes=tuple(dict.fromkeys((*notes, *self.caveats()))),  # once of a file that is two parts
             held_out=held_out or {},
         )
 

@@ -40,6 +40,7 @@ from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
+from universal_transformer.files import counted
 from universal_transformer.models.model import Call, Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.halting import ACT
@@ -145,11 +146,13 @@ class Estimate:
         if self.config.model.halts:
             most = "all" if self._by_length else self.config.model.max_steps
             rate += f" of {self.start.steps:.1f} steps, as at the start ({1000 * self.full.seconds:,.0f} ms of {most})"
-        epoch = f"{_duration(seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
+        epoch = (
+            f"{_duration(seconds * self.updates_per_epoch)} for {counted(self.updates_per_epoch, 'update')} an epoch"
+        )
         ends = [60 * training.minutes] if training.minutes else []
         ends += [seconds * training.max_updates] if training.max_updates else []
         updates = min(ends) / seconds
-        return f"{rate}, {epoch}; the run ends after {_duration(min(ends))} or {updates:,.0f} updates"
+        return f"{rate}, {epoch}; the run ends after {_duration(min(ends))} or {counted(updates, 'update')}"
 
 
 def estimate(config: RunConfig, task: Task) -> Estimate:
