@@ -25,7 +25,7 @@ def test_a_baseline_from_end_to_end(recipe, tmp_path, monkeypatch, capsys):
     assert "sequence accuracy" in shown
     assert "steps" not in shown
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"123\n4\n")))
-    assert main(["predict", str(run), "--jsonl"]) == 0
+    assert main(["predict", str(run), "--format=jsonl"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [[token["steps"] for token in line["tokens"]] for line in lines] == [[None] * 3, [None]]
     assert main(["train", "--resume", str(run), "--max-updates", "10", "--quiet"]) == 0

@@ -71,7 +71,7 @@ def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
 
     (tmp_path / "story.txt").write_text(QUESTION)
     for options, steps in (([], 1), (["--no-calibration"], 3), (["--max-steps", "2"], 2)):
-        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--jsonl", *options]) == 0
+        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--format=jsonl", *options]) == 0
         shown = capsys.readouterr()
         assert {token["steps"] for token in json.loads(shown.out)["tokens"]} == {steps}
         assert (f"ut: max_steps 1 by {run / CALIBRATION}" in shown.err) == (not options)
@@ -89,7 +89,7 @@ def test_an_exit_by_hand_replaces_the_calibration(run, tmp_path, capsys):
     assert json.loads((run / "report-exit-confidence-0.0001.json").read_text()) == report
     (tmp_path / "story.txt").write_text(QUESTION)
     for given, steps in (("state_change:1e6", 2), ("output_change:1e-9", 3)):
-        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--jsonl", "--exit", given]) == 0
+        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--format=jsonl", "--exit", given]) == 0
         shown = capsys.readouterr()
         assert {token["steps"] for token in json.loads(shown.out)["tokens"]} == {steps}
         assert shown.err == ""

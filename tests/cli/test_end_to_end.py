@@ -136,7 +136,7 @@ def test_the_same_from_a_file_and_as_json(stories, typed, tmp_path, capsys):
     assert main(["predict", str(stories), str(tmp_path / "questions.txt")]) == 0
     texts = capsys.readouterr().out.splitlines()
     typed(QUESTIONS.encode())
-    assert main(["predict", str(stories), "--jsonl", "--choices", "2"]) == 0
+    assert main(["predict", str(stories), "--format=jsonl", "--choices", "2"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["text"] for one in found] == texts
     for one in found:
@@ -175,12 +175,14 @@ def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
     """An empty line, a word never seen, and a line too long for the model, which alone is an error."""
     long = " ".join(["red"] * 20)
     typed(f"red\n\nzebra\n{long}\nblue\n".encode())
-    assert main(["predict", str(pairs), "--jsonl"]) == 2
+    assert main(["predict", str(pairs), "--format=jsonl"]) == 2
     shown = capsys.readouterr()
     found = [json.loads(line) for line in shown.out.splitlines()]
     assert [("error" in one) for one in found] == [False, False, False, True, False]
     assert errors(shown.err) == 1
-    assert "warning: output line 3: the model does not know 'zebra'" in shown.err
+    assert "warning: unknown words, 1 different in 1 of 5 lines: 'zebra'; --format jsonl" in shown.err
+    assert "empty answers to empty lines: 1, first output line 2" in shown.err
+    assert found[1]["text"] == ""
     assert [one.get("unknown") for one in found] == [[], [], ["zebra"], None, []]
     assert "standard input:4: a text of 21 tokens" in shown.err
     typed(f"{long}\n{long}\n".encode())
@@ -190,7 +192,7 @@ def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
 
 def test_answers_that_were_cut_carry_a_mark_and_one_warning(pairs, typed, capsys):
     typed(b"red\n" + b"old " * 20 + b"\nblue\n")
-    assert main(["predict", str(pairs), "--jsonl", "--max-new-tokens", "1"]) == 2
+    assert main(["predict", str(pairs), "--format=jsonl", "--max-new-tokens", "1"]) == 2
     shown = capsys.readouterr()
     found = [json.loads(line) for line in shown.out.splitlines()]
     cut = [line for line, one in enumerate(found, start=1) if one.get("finished") is False]
@@ -208,7 +210,7 @@ def test_a_line_of_other_bytes_takes_no_other_line_with_it(pairs, typed, tmp_pat
     (tmp_path / "lines.txt").write_bytes(lines)
     for given, name in ([], "standard input"), ([str(tmp_path / "lines.txt")], "lines.txt"):
         typed(lines)
-        assert main(["predict", str(pairs), *given, "--jsonl"]) == 2
+        assert main(["predict", str(pairs), *given, "--format=jsonl"]) == 2
         shown = capsys.readouterr()
         assert ["error" in json.loads(line) for line in shown.out.splitlines()] == [False, True, False]
         assert f"{name}:2: byte 0xff at byte 1 of the line is not UTF-8" in shown.err
@@ -259,7 +261,7 @@ def test_no_input_is_the_same_error_as_an_empty_file(pairs, typed, tmp_path, cap
 def test_a_line_longer_than_the_longest_is_an_error_and_a_long_one_is_named(pairs, typed, capsys, monkeypatch):
     monkeypatch.setattr(predict_command, "LONG", 3)
     typed(b"red\nred green blue old new\nold blue 3\nnew 4 blue\n")
-    assert main(["predict", str(pairs), "--longest", "5", "--jsonl"]) == 2
+    assert main(["predict", str(pairs), "--longest", "5", "--format=jsonl"]) == 2
     shown = capsys.readouterr()
     assert ["error" in json.loads(line) for line in shown.out.splitlines()] == [False, True, False, False]
     note, error = shown.err.splitlines()[:2]
@@ -270,7 +272,7 @@ def test_a_line_longer_than_the_longest_is_an_error_and_a_long_one_is_named(pair
 
 def test_beams_and_samples(pairs, typed, capsys):
     for options in (
-        ["--beams", "3", "--jsonl"],
+        ["--beams", "3", "--format=jsonl"],
         ["--temperature", "1", "--seed", "3"],
         ["--max-new-tokens", "2"],
     ):

@@ -102,7 +102,7 @@ MISTAKES = {
     ),
     "no batch": (["predict", "begun", "--batch-tokens", "0"], "--batch-tokens: expected a whole number"),
     "no output": (["predict", "begun", "--max-new-tokens", "0"], "--max-new-tokens: expected a whole"),
-    "a text for a file": (["predict", "addition", "95+17"], "echo 95+17 | ut predict addition"),
+    "a text for a file": (["predict", "addition", "95+17"], "a text is given so: ut predict addition --text 95+17"),
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
     "nothing to sample": (["predict", "begun", "--top-k", "3"], "give --temperature too"),
     "record into a folder": (["evaluate", "begun", "--record", "folder"], "folder: this is a folder"),

@@ -165,10 +165,8 @@ def test_another_data_set_and_own_tests_are_not_both_taken(runs, capsys):
 @pytest.mark.parametrize(
     ("recipe", "line", "looks"),
     [
-        ("labelled", "red\tyes", "a tab"),
         ("labelled", '{"text": "red", "label": "yes"}', "a JSON object"),
-        ("pairs", "red\tder", "a tab"),
-        ("tagged", "red\tA", "a tab"),
+        ("pairs", "red\told\tder", "a tab"),
     ],
 )
 def test_a_line_with_its_answer_is_noted(runs, recipe, line, looks, tmp_path, capsys):
@@ -176,6 +174,25 @@ def test_a_line_with_its_answer_is_noted(runs, recipe, line, looks, tmp_path, ca
     file.write_text(line + "\n")
     assert main(["predict", str(runs / recipe), str(file)]) == 0
     assert f"{file}:1: {looks}, which is read as text; a line is the text alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recipe", ["pairs", "labelled"])
+def test_files_with_answers_are_predicted_from_their_sources(runs, recipe, tmp_path, capsys):
+    (tmp_path / "with.tsv").write_text("".join(RECIPES[recipe][:5]))
+    sources = [line.split("\t")[0] for line in RECIPES[recipe][:5]]
+    first = {"pairs": "source", "labelled": "text"}[recipe]
+    (tmp_path / "without.txt").write_text("\n".join(sources))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({first: source, "more": 1}) + "\n" for source in sources))
+    shown = []
+    for name in ("with.tsv", "without.txt", "a.jsonl"):
+        assert main(["predict", str(runs / recipe), str(tmp_path / name), "--format", "tsv"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] == shown[2]
+    assert [line.split("\t")[0] for line in shown[0].splitlines()] == sources
+    assert main(["predict", str(runs / recipe), "--format", "tsv", "--text", *sources]) == 0
+    assert capsys.readouterr().out == shown[0]
+    assert main(["predict", str(runs / recipe), "--format", "conll", "--text", "red"]) == 2
+    assert "a tagger has such answers" in capsys.readouterr().err
 
 
 def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, capsys):
@@ -250,7 +267,7 @@ def test_lines_that_json_makes_longer_are_held_out_and_read_again(tmp_path, caps
             ["--data.test", "{a}", "--data.group", "x"],
             "a.tsv:1: --data.group 'x'; expected the number of a TSV",
         ),
-        ("pairs", ["--data.test", "{a}", "--data.group", "1"], "a.tsv:1: found 1 column in"),
+        ("pairs", ["--data.test", "{a}", "--data.group", "1"], "a.tsv:1: found 2 columns in"),
         ("pairs", ["--data.test", "no/such.tsv"], "--data.test: no/such.tsv: no such file"),
         ("labelled", ["--data.test", "{c}"], "c.tsv:1: unknown label 'z'; those of the training file are 'a', 'b'"),
     ],
@@ -300,12 +317,13 @@ def test_two_texts_with_one_label(tmp_path, capsys):
     assert main(["train", "labelled", "--data.train", str(tsv), "--run", str(run), *TINY]) == 0
     tsv.unlink()
     assert evaluated(run, capsys)[0] == {("validation", ""): 2}
-    (tmp_path / "lines").write_text("red 1\tblue 2\nred 1\nred\tblue\tgreen\n")
+    (tmp_path / "lines").write_text("red 1\tblue 2\nred 1\nred 1\tblue 2\ta\na\tb\tc\td\n")
     assert main(["predict", str(run), str(tmp_path / "lines")]) == 2
     shown = capsys.readouterr()
-    assert [bool(line) for line in shown.out.splitlines()] == [True, False, False]
+    first, *others = shown.out.splitlines()
+    assert others == ["", first, ""], "the label of the third line is not read"
     assert "lines:2: found 1 column in 'red 1'; expected 2 texts, text<TAB>text" in shown.err
-    assert "lines:3: found 3 columns" in shown.err
+    assert "lines:4: found 4 columns" in shown.err
 
 
 @pytest.mark.parametrize(

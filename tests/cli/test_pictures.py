@@ -68,7 +68,7 @@ def test_pictures_are_sampled_by_their_seed_unless_a_temperature_is_given(traine
     (tmp_path / "texts").write_text("a seven\n")
 
     def drawn(*options):
-        command = ["predict", str(trained / "drawing"), "texts", "--jsonl", "--output", "out", *options]
+        command = ["predict", str(trained / "drawing"), "texts", "--format=jsonl", "--output", "out", *options]
         assert main(command) == 0
         fields = json.loads(capsys.readouterr().out)
         # files of earlier calls are kept

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from universal_transformer.data import hub
-from universal_transformer.data.text_table import Columns, TextRow
+from universal_transformer.data.columns import Columns, TextRow
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import PairsData, TextData
 from universal_transformer.tasks.lazy import MappedExamples

@@ -89,6 +89,12 @@ def test_only_a_line_feed_ends_a_line(pairs, saved):
         answers("a\nb")
 
 
+def test_a_blank_text_has_an_empty_answer(pairs, saved):
+    answers = load(saved(pairs))
+    assert [found.text for found in answers(["", "a b", " "])] == ["", answers("a b").text, ""]
+    assert answers("").text == ""
+
+
 def test_a_language_model_continues_texts(text_task, saved):
     task = text_task("character")
     answers = load(saved(task))
@@ -142,7 +148,7 @@ def test_the_command_line_prints_the_same(tmp_path, capsys, monkeypatch):
         in shown.out + shown.err
     )
     (tmp_path / "lines.txt").write_text("a b 7 c\nc\n")
-    assert main(["predict", run, str(tmp_path / "lines.txt"), "--jsonl"]) == 0
+    assert main(["predict", run, str(tmp_path / "lines.txt"), "--format=jsonl"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [json.loads(json.dumps(answer.to_dict())) for answer in load(run)(["a b 7 c", "c"])]
     assert found[0].keys() == {"text", "score", "finished", "choices", "words", "tokens", "output", "unknown"}

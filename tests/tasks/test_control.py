@@ -264,7 +264,7 @@ def test_a_run_is_evaluated_predicts_actions_and_is_plotted(tmp_path, monkeypatc
     assert main(["predict", "run", "seen.csv"]) == 0
     (action,) = capsys.readouterr().out.splitlines()
     assert action in ("left", "right")
-    assert main(["predict", "run", "seen.jsonl", "--jsonl"]) == 2
+    assert main(["predict", "run", "seen.jsonl", "--format=jsonl"]) == 2
     shown = capsys.readouterr()
     first, _, wrong = (json.loads(line) for line in shown.out.splitlines())
     assert first["text"] == action

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from universal_transformer.data import survey, text_table, token_store
+from universal_transformer.data.columns import Columns
 from universal_transformer.data.example import size
 from universal_transformer.data.text_sources import is_large
 from universal_transformer.data.tokenizer import KINDS
@@ -155,7 +156,7 @@ def test_many_short_lines_are_large_and_a_table_in_memory_has_a_limit_of_rows(tm
     assert not is_large(str(path), limit=2)
     monkeypatch.setattr(text_table, "MOST_ROWS", 1000)
     with pytest.raises(UserError, match=r"a\.tsv.*:1001: more than 1,000 rows; use fewer of them in this file"):
-        text_table.read_table(path, text_table.Columns("source", "target"))
+        text_table.read_table(path, Columns("source", "target"))
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):

@@ -3,17 +3,23 @@
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.data.columns import Columns
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
-from universal_transformer.tasks.tagged import TaggedData, read_conll
+from universal_transformer.tasks.tagged import TaggedData
+from universal_transformer.tasks.tagged import read_conll as read_columns
 
 SENTENCES = [
     [("the", "D"), ("cat", "N"), ("sat", "V")],
     [("the", "D"), ("dog", "N"), ("saw", "V"), ("the", "D"), ("cat", "N")],
     [("stop", "V")],
 ] * 4
+
+
+def read_conll(path, columns=""):
+    return read_columns(path, Columns("tokens", "tags", chosen=columns))
 
 
 def write(path, sentences=SENTENCES, *, line="{}\t{}\n", between="\n"):
@@ -56,7 +62,7 @@ def test_forms_of_one_file(tmp_path, content):
 
 def test_columns_are_chosen_and_blanks_inside_of_a_token_are_kept_as_one_token(tmp_path):
     (tmp_path / "a").write_text("1\t10 000\t_\tNUM\tCD\n2\t#\t_\tSYM\tX\n")
-    (row,) = read_conll(tmp_path / "a", token_column=2, tag_column=4).rows
+    (row,) = read_conll(tmp_path / "a", "tokens=2,tags=4").rows
     assert (row.first, row.second) == ("10_000 #", "NUM SYM")
 
 
@@ -72,13 +78,13 @@ def test_comments_ranges_and_empty_nodes_of_conll_u_are_no_tokens(tmp_path):
     ]
     lines += [f"2.1\tx\t_\tX\t{rest}", f"3\tdog\t_\tNOUN\t{rest}"]
     (tmp_path / "a").write_text("\n".join(lines))
-    (row,) = read_conll(tmp_path / "a", token_column=2, tag_column=4).rows
+    (row,) = read_conll(tmp_path / "a", "tokens=2,tags=4").rows
     assert (row.line, row.first, row.second) == (5, "de el dog", "ADP DET NOUN")
     (tmp_path / "few").write_text("1-2\tdel\t_\n1\tde\tADP\n2\tel\tDET\n")
-    (row,) = read_conll(tmp_path / "few", token_column=2, tag_column=3).rows
+    (row,) = read_conll(tmp_path / "few", "tokens=2,tags=3").rows
     assert row.first == "de el"
     (tmp_path / "times").write_text("0.1\tde\tADP\n0.2\tdog\tNOUN\n")
-    (row,) = read_conll(tmp_path / "times", token_column=2, tag_column=3).rows
+    (row,) = read_conll(tmp_path / "times", "tokens=2,tags=3").rows
     assert row.first == "de dog", "numbers of another format are no ids"
 
 
@@ -90,10 +96,10 @@ CONLL_U = (
 @pytest.mark.parametrize("numbers", [("1", "2"), ("1-2", "1"), ("1", "1.1")])
 def test_the_numbers_of_conll_u_are_not_taken_for_tokens(tmp_path, numbers):
     (tmp_path / "a.conllu").write_text(CONLL_U.format(*numbers))
-    for tags in (0, 4):  # with tags in column 4, the comment has too few columns
-        with pytest.raises(UserError, match=r"a\.conllu: .* CoNLL-U.*--data\.token-column 2 --data\.tag-column 4$"):
-            read_conll(tmp_path / "a.conllu", tag_column=tags)
-    (row,) = read_conll(tmp_path / "a.conllu", token_column=2, tag_column=4).rows
+    for columns in ("", "tokens=1,tags=4"):  # with tags in column 4, the comment has too few columns
+        with pytest.raises(UserError, match=r"a\.conllu: .* CoNLL-U.*--data\.columns tokens=2,tags=4$"):
+            read_conll(tmp_path / "a.conllu", columns)
+    (row,) = read_conll(tmp_path / "a.conllu", "tokens=2,tags=4").rows
     assert "cat" in row.first or numbers[1] == "1.1"
 
 
@@ -135,7 +141,7 @@ def test_sentences_are_held_out_whole_and_saved_with_the_codec(tmp_path):
         ("the D\n N\n", {}, "a:2: found 1 column in ' N'; expected at least 2, a token and its tag"),
         ("the\tD\n\tN\n", {}, r"a:2: a tag without a token in '\\tN'; expected both in every line"),
         ("the\tD\ncat\t\n", {}, r"a:2: a token without a tag in 'cat\\t'; expected both in every line"),
-        ("the D\n", {"tag_column": 4}, "a:1: found 2 columns in 'the D'; expected at least 4"),
+        ("the D\n", {"columns": "tokens=1,tags=4"}, "a:1: found 2 columns in 'the D'; expected at least 4"),
         ("\n\n", {}, "a:2: no sentence; expected one token a line, with its tag"),
         ("the D\ncat D\n\nthe D\n", {}, "a:4: up to this last row one tag only, 'D'; expected at least two"),
     ],
@@ -151,8 +157,8 @@ def test_a_tag_that_training_does_not_have_is_named(tmp_path):
     other = write(tmp_path / "b.conll", [*SENTENCES[:1], [("the", "D"), ("x", "Q")]])
     with pytest.raises(UserError, match=r"b\.conll:5: unknown tag 'Q' in the sentence from this line on; those of the"):
         TaggedData(train=path, validation=other).load()
-    with pytest.raises(UserError, match=r"data\.tag_column=1: the tokens are in this column"):
-        TaggedData(train=path, tag_column=1)
+    with pytest.raises(UserError, match=r"--data\.columns 'tokens=1,tags=1': one column for tokens and tags"):
+        TaggedData(train=path, columns="tokens=1,tags=1").load()
 
 
 def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_path, capsys):
@@ -166,7 +172,19 @@ def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_pa
     given = ["--minutes", "None", "--max-updates", "2", "--validate-every", "1", "--quiet", "--run", str(run)]
     assert main(["train", "tagged", "--data.train", path, *tiny, *given]) == 0
     (tmp_path / "lines").write_text("the cat\n\nstop zebra now\n")
-    assert main(["predict", str(run), str(tmp_path / "lines")]) == 2
+    assert main(["predict", str(run), str(tmp_path / "lines")]) == 0
     found = capsys.readouterr()
     assert [len(line.split()) for line in found.out.splitlines()[-3:]] == [2, 0, 3]
-    assert "the model does not know 'zebra', 'now'" in found.err
+    assert "unknown words, 2 different in 1 of 3 lines: 'zebra', 'now'" in found.err
+    assert "empty answers to empty lines: 1, first output line 2" in found.err
+    tagged = found.out.splitlines()[-3].split()
+    for name, content in (("a.tsv", "the\tx\ncat\tx\n\n\nstop\tx\n"), ("b.conll", "the\ncat\n\nstop\n")):
+        (tmp_path / name).write_text(content)
+        assert main(["predict", str(run), str(tmp_path / name), "--format", "conll"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:3] == [f"the\t{tagged[0]}", f"cat\t{tagged[1]}", ""]
+        assert (lines[3][:5], lines[4]) == ("stop\t", "")
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["the", "cat"], "tags": ["D", "N"]}\n')
+    assert main(["evaluate", str(run), "--data.test", str(tmp_path / "a.jsonl")]) == 0
+    assert main(["predict", str(run), str(tmp_path / "a.jsonl"), "--format", "tsv"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"the cat\t{' '.join(tagged)}"

@@ -151,7 +151,7 @@ def test_a_run_says_what_it_is_asked_for_is_evaluated_and_plotted(run, capsys):
     assert "ut: texts:2: 'theo sevn': expected one of george" in shown.err
     for name in ("0001", "0003"):
         assert soundfile.info(run / "predictions" / f"{name}.wav").samplerate == RATE
-    assert main(["predict", "run", "texts", "--jsonl", "--output", "out", "--exit", "state_change:0.9"]) == 2
+    assert main(["predict", "run", "texts", "--format=jsonl", "--output", "out", "--exit", "state_change:0.9"]) == 2
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["file"] == "out/0001.wav"
     assert main(["predict", "run", "texts", "--max-new-tokens", "24"]) == 2

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
 from universal_transformer.cli.parser import OptionForm, Place
@@ -17,14 +17,18 @@ from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import Sampling
+from universal_transformer.pretrained_models import is_pretrained
 from universal_transformer.typed import NonNegative, Positive, Range
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
     from universal_transformer.models.model_config import BaseConfig
+    from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.task import Prediction
 
+    Outcome = tuple[Example, str] | UserError | None
+    """An example and its line, what is wrong with a line, or None for an empty one."""
 LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
@@ -41,12 +45,15 @@ class Predict(Answering, OfRun):
     """Predict from a file or from standard input: one result for each line."""
 
     files: Annotated[tuple[str, ...], OptionForm("FILE", place=Place.WORD)] = ()
-    """UTF-8 text, plain or .gz (default: standard input); a model that reads files takes one path a line, or the
-    files."""
+    """UTF-8 text, plain or .gz (default: standard input), or a file that training reads, whose answers are not read. A
+    model that reads files takes one path a line, or the files."""
+    text: Annotated[tuple[str, ...], OptionForm("TEXT")] = ()
+    """Texts to predict from, in place of a file."""
     output: Folder = ""
     """Where answers that are files are written, such as pictures (default: predictions)."""
-    jsonl: bool = False
-    """One JSON object a line, with scores and steps."""
+    format: Literal["text", "jsonl", "conll", "tsv"] = "text"
+    """text: the answers. jsonl: one JSON object a line, with scores and steps. tsv: each input with its answer. conll:
+    each token with its tag."""
     choices: OneOf = 3
     """Number of best predictions in each JSON object."""
     longest: Positive = LONGEST
@@ -62,7 +69,7 @@ class Predict(Answering, OfRun):
 
     def __call__(self) -> int:
         """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
-        stdin, sampled = self.files in ((), ("-",)), bool(self.temperature)
+        stdin, sampled = not self.text and self.files in ((), ("-",)), bool(self.temperature)
         closed = "standard input is closed; give lines to predict from on standard input, or name a file"
         temperature = "give --temperature too (1: the model's own distribution)"
         refuse(
@@ -71,6 +78,7 @@ class Predict(Answering, OfRun):
                 not sampled and (self.top_k or self.top_p < 1),
                 f"--top-k and --top-p are for sampling: {temperature}",
             ),
+            (self.text and self.files, "--text and a file: name one of them"),
             (stdin and sys.stdin is None, closed),
         )
         from universal_transformer.evaluation.calibration import calibrated, written_freely
@@ -87,17 +95,14 @@ class Predict(Answering, OfRun):
             inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
             if found:
                 note(f"ut: {found}")
-        results = _Results(
-            run.codec,
-            jsonl=self.jsonl,
-            output=self.output,
-            longest=self.longest,
-            remedy=inference.longer_answers(run.model),
-        )
+        writer = FORMATS[self.format](run.codec)
+        remedy = inference.longer_answers(run.model)
+        results = _Results(run.codec, writer, output=self.output, longest=self.longest, remedy=remedy)
+        given = _texts(run, self.text) if self.text else _outcomes(run, [None] if stdin else self.files)
         answers = predict(
             run.model,
             run.codec,
-            results.examples(_outcomes(run.codec, [None] if stdin else self.files, run=self.run)),
+            results.examples(given),
             options=inference,
             num_choices=self.choices,
             batch_tokens=self.batch_tokens,
@@ -111,68 +116,67 @@ class Predict(Answering, OfRun):
 class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
-    def __init__(self, codec: Codec[Any, Any], *, jsonl: bool, output: str, longest: int, remedy: str) -> None:
+    def __init__(self, codec: Codec[Any, Any], writer: Format, *, output: str, longest: int, remedy: str) -> None:
         if output and not codec.target.suffix:
             raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
-        self._codec, self._jsonl, self._longest, self._remedy = codec, jsonl, longest, remedy
+        self._codec, self._writer, self._longest, self._remedy = codec, writer, longest, remedy
         self._folder = Path(output or PREDICTIONS)
-        self._pending: deque[tuple[Example, str] | str] = deque()
-        self._failures = self._shown = 0
+        self._pending: deque[Outcome] = deque()
+        self._failures = self._shown = self._with_unknown = 0
         self._waits = False  # whether a line was long
         self._cut: list[int] = []
+        self._empty: list[int] = []
+        self._unknown: dict[str, None] = {}
         self._stopped: UserError | None = None
         self._there: int | None = None  # the highest number of a file that was there before
 
-    def examples(self, outcomes: Iterator[tuple[Example, str] | str]) -> Iterator[Example]:
-        """Yield the examples among `outcomes`: an example and its line, or an error message for a line without one."""
+    def examples(self, outcomes: Iterator[Outcome]) -> Iterator[Example]:
+        """Yield the examples among `outcomes`."""
         try:
             for number, given in enumerate(outcomes, start=1):
                 outcome = self._checked(given, number=number)
                 self._pending.append(outcome)
-                if not isinstance(outcome, str):
+                if isinstance(outcome, tuple):
                     yield outcome[0]
                 elif len(self._pending) == 1:
-                    self._show_failures()
+                    self._show_others()
                     sys.stdout.flush()
         except UserError as error:
             self._stopped = error  # the lines before it get their results first
 
-    def _checked(self, outcome: tuple[Example, str] | str, *, number: int) -> tuple[Example, str] | str:
+    def _checked(self, outcome: Outcome, *, number: int) -> Outcome:
         """Return an outcome, or an error for a line that is too long; say which is the first one that is long."""
         from universal_transformer.data.example import size
 
-        if isinstance(outcome, str) or self._codec.source.suffixes:
+        if not isinstance(outcome, tuple) or self._codec.source.suffixes:
             return outcome
         tokens = size(outcome[0])
         if tokens > self._longest:
-            return f"output line {number}: {tokens:,} tokens; expected at most --longest {self._longest}"
+            return UserError(f"output line {number}: {tokens:,} tokens; expected at most --longest {self._longest}")
         if tokens > LONG and not self._waits:
             self._waits = True
             note(error_line(f"note: output line {number} has {tokens:,} tokens; answers to lines after it wait for it"))
         return outcome
 
     def show(self, answer: Prediction) -> None:
-        """Print the prediction for the next example, after the results of the invalid lines before it."""
+        """Print the prediction for the next example, after the results of the lines without one before it."""
         from universal_transformer.evaluation.prediction import with_words
 
-        self._show_failures()
+        self._show_others()
         outcome = self._pending.popleft()
-        assert not isinstance(outcome, str)
+        assert isinstance(outcome, tuple)
         example, line = outcome
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
         answer = with_words(answer, codec=self._codec, line=line, example=example)
-        if unknown := answer.unknown:
-            words = ", ".join(map(show, unknown[:MOST_UNKNOWN])) + ", …" * (len(unknown) > MOST_UNKNOWN)
-            note(error_line(f"warning: output line {self._shown}: the model does not know {words}"))
+        self._with_unknown += bool(answer.unknown)
+        self._unknown |= dict.fromkeys(answer.unknown)
         if fault := self._codec.target.fault(answer.text):
             note(error_line(f"warning: output line {self._shown}: {fault}"))
         for text in example.notes:
             note(error_line(text))
-        file = {"file": self._write(answer.content)} if answer.content else {}
-        fields = answer.to_dict() | file
-        say(json.dumps(fields, ensure_ascii=False) if self._jsonl else one_line(file.get("file", answer.text)))
+        say(self._writer.of(answer, line, file=self._write(answer.content) if answer.content else ""))
         if not self._pending:
             sys.stdout.flush()
 
@@ -194,7 +198,15 @@ class _Results:
 
     def end(self) -> int:
         """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""
-        self._show_failures()
+        self._show_others()
+        if self._empty:
+            note(f"ut: warning: empty answers to empty lines: {len(self._empty):,}, first output line {self._empty[0]}")
+        if self._unknown:
+            words = ", ".join(map(show, list(self._unknown)[:MOST_UNKNOWN])) + ", …" * (
+                len(self._unknown) > MOST_UNKNOWN
+            )
+            where = f"{len(self._unknown):,} different in {self._with_unknown:,} of {self._shown:,} lines"
+            note(error_line(f"warning: unknown words, {where}: {words}; --format jsonl names those of each line"))
         if self._cut:
             note(
                 f"ut: warning: {len(self._cut):,} of {self._shown:,} answers reached the limit of their length and may "
@@ -206,13 +218,73 @@ class _Results:
             raise UserError("standard input is empty; expected at least one line of text")
         return USAGE_ERROR if self._failures else 0
 
-    def _show_failures(self) -> None:
-        while self._pending and isinstance(self._pending[0], str):
+    def _show_others(self) -> None:
+        from universal_transformer.tasks.task import Prediction
+
+        while self._pending and not isinstance(self._pending[0], tuple):
             reason = self._pending.popleft()
-            self._failures += 1
             self._shown += 1
+            if reason is None:
+                self._empty.append(self._shown)
+                say(self._writer.of(Prediction(text="", score=0.0), "", file=""))
+                continue
+            self._failures += 1
             note(error_line(str(reason)))
-            say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+            say(self._writer.failure(str(reason)))
+
+
+class Format:
+    """How results are written: answers alone."""
+
+    def __init__(self, codec: Codec[Any, Any]) -> None:
+        del codec
+
+    def of(self, answer: Prediction, line: str, *, file: str) -> str:
+        """Return what is written of an answer to an input line; `file` holds it if it is no text."""
+        del line
+        return one_line(file or answer.text)
+
+    def failure(self, reason: str) -> str:
+        """Return what is written for a line without an answer."""
+        del reason
+        return ""
+
+
+class JsonLines(Format):
+    """One object a line, with scores and steps."""
+
+    def of(self, answer: Prediction, line: str, *, file: str) -> str:
+        del line
+        return json.dumps(answer.to_dict() | ({"file": file} if file else {}), ensure_ascii=False)
+
+    def failure(self, reason: str) -> str:
+        return json.dumps({"error": reason}, ensure_ascii=False)
+
+
+class Tsv(Format):
+    """Each input with its answer, as training reads them."""
+
+    def of(self, answer: Prediction, line: str, *, file: str) -> str:
+        return f"{line}\t{super().of(answer, line, file=file)}"
+
+
+class Conll(Format):
+    """Each token with its tag, an empty line after each sentence."""
+
+    def __init__(self, codec: Codec[Any, Any]) -> None:
+        architecture = codec.model_fields.get("architecture")
+        if architecture != "tagger":
+            raise UserError(
+                f"--format conll: this is a model of architecture {architecture}; a tagger has such answers"
+            )
+
+    def of(self, answer: Prediction, line: str, *, file: str) -> str:
+        del file
+        tokens = zip(line.split(), answer.text.split(), strict=True)
+        return "".join(f"{token}\t{tag}\n" for token, tag in tokens)
+
+
+FORMATS: dict[str, type[Format]] = {"text": Format, "jsonl": JsonLines, "tsv": Tsv, "conll": Conll}
 
 
 def _draws(config: BaseConfig) -> bool:
@@ -222,52 +294,66 @@ def _draws(config: BaseConfig) -> bool:
     return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
 
 
-def _outcomes(codec: Codec[Any, Any], files: Sequence[str | None], *, run: str) -> Iterator[tuple[Example, str] | str]:
-    """Yield, for each line of the file (None: standard input), its example and the line, or an error message.
+def _outcomes(run: Run, files: Sequence[str | None]) -> Iterator[Outcome]:
+    """Yield the outcome of each line of the file (None: standard input).
 
     There are several files only if the codec reads files, each of which is an input itself.
     """
+    codec = run.codec
     suffixes = codec.source.suffixes
     if len(files) > 1 and not suffixes:
         raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
     for file in files:
         if file is not None and not suffixes and not Path(file).exists():
-            raise UserError(
-                f"{show_path(file)}: no such file; text is given by standard input: "
-                f"echo {quoted(file)} | ut predict {quoted(run)}"
-            )
+            command = f"ut predict {quoted(run.folder.name if is_pretrained(run.folder) else run.folder)}"
+            raise UserError(f"{show_path(file)}: no such file; a text is given so: {command} --text {quoted(file)}")
         if file is None or not suffixes or not file.lower().endswith(suffixes):
-            yield from _lines(codec, file, suffixes=suffixes)
+            yield from _lines(run, file)
             continue
         try:
             yield next(codec.read([(1, file)], name=file)), file
         except UserError as error:
-            yield str(error)
+            yield error
 
 
-def _lines(
-    codec: Codec[Any, Any], file: str | None, *, suffixes: tuple[str, ...]
-) -> Iterator[tuple[Example, str] | str]:
-    """Yield, for each line of `file` (None: standard input), its example and the line, or an error message.
+def _lines(run: Run, file: str | None) -> Iterator[Outcome]:
+    """Yield the outcome of each line of `file` (None: standard input), or of each row of one that training reads.
 
-    A line of a codec that reads files with `suffixes` is the path of one; what is no text is refused once.
+    A line of a codec that reads files is the path of one; what is no text is refused once.
     """
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
 
-    name = "standard input" if file is None else file
+    codec, name, suffixes = run.codec, "standard input" if file is None else file, run.codec.source.suffixes
     if codec.source.several_lines:  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
         yield from [(example, "") for example in codec.read(whole, name=name)]
         return
-    for place, line in try_stream(sys.stdin.buffer, name) if file is None else try_lines(file):
-        try:
-            if isinstance(line, UserError) and suffixes:
-                yield f"{line}; expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
-                return
-            if isinstance(line, UserError):
-                raise line
-            missing = f"{name}:{place}: an empty line; expected input for a prediction"
-            example = next(codec.read([(place, line)], name=name), None)
-            yield missing if example is None else (example, line)
-        except UserError as error:
-            yield str(error)
+    lines = try_stream(sys.stdin.buffer, name) if file is None else try_lines(file)
+    inputs = getattr(run.config.data, "inputs", None)  # tasks on files of users have it
+    for place, line in lines if inputs is None else inputs(lines, name=name, codec=codec):
+        if isinstance(line, UserError) and suffixes:
+            yield UserError(
+                f"{line}; expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
+            )
+            return
+        yield _outcome(codec, line, place=place, name=name)
+
+
+def _texts(run: Run, texts: Sequence[str]) -> Iterator[Outcome]:
+    """Yield the outcome of each text of the command line, which may have several lines where an input has."""
+    for number, text in enumerate(texts, start=1):
+        if run.codec.source.several_lines:
+            lines = enumerate(text.split("\n"), start=1)
+            yield from [(example, "") for example in run.codec.read(lines, name=f"text {number}")]
+        else:
+            yield _outcome(run.codec, one_line(text), place=number, name="text")
+
+
+def _outcome(codec: Codec[Any, Any], line: str | UserError, *, place: int, name: str) -> Outcome:
+    if isinstance(line, UserError):
+        return line
+    try:
+        example = next(codec.read([(place, line)], name=name), None)
+    except UserError as error:
+        return error
+    return None if example is None else (example, line)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.data.text_table import Columns, TextRow
+from universal_transformer.data.columns import Columns, TextRow
 from universal_transformer.errors import UserError, optional
 from universal_transformer.files import MAX_LINE, one_line, show, show_path
 from universal_transformer.typed import typed
@@ -36,11 +36,11 @@ def fingerprint(source: str, *, part: str) -> str:
     return str(_open(source, part=part)._fingerprint)
 
 
-def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of the column "text", numbered by row; a text of several lines is several lines."""
-    for number, row in enumerate(_chosen(_open(source, part=part), ["text"], source=source), start=1):
+def lines(source: str, *, part: str, column: str = "text") -> Iterator[tuple[int, str]]:
+    """Yield the lines of a column, numbered by row; a text of several lines is several lines."""
+    for number, row in enumerate(_chosen(_open(source, part=part), [column], source=source), start=1):
         where = f"{show_path(source)}: row {number}"
-        for text in typed(row["text"], str, where=where, field="text").split("\n"):
+        for text in typed(row[column], str, where=where, field=column).split("\n"):
             if len(text) > MAX_LINE or "\0" in text:
                 raise UserError(f"{where}: a line of more than {MAX_LINE:,} characters, or with a NUL character")
             yield number, text.removesuffix("\r")
@@ -49,16 +49,16 @@ def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
 def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
     """Yield rows of the two columns, or of the column "translation" (its two languages, in their order)."""
     table = _open(source, part=part)
-    translated = columns.first not in table.column_names and "translation" in table.column_names
-    names = ["translation", *columns.read[2:]] if translated else columns.read
+    translated = columns.read[0] not in table.column_names and "translation" in table.column_names
+    names = ["translation", *[columns.group] * bool(columns.group)] if translated else columns.read
     for number, row in enumerate(_chosen(table, names, source=source), start=1):
         where = f"{show_path(source)}: row {number}"
         pair = row.pop("translation") if translated else {}
         if translated and (not isinstance(pair, dict) or len(pair) != 2):
             raise UserError(f"{where}: translation is {show(pair)}; expected texts in two languages")
-        fields = row | dict(zip(columns.names, pair.values(), strict=False))
+        fields = row | dict(zip(columns.read, pair.values(), strict=False))
         texts = {name: one_line(text) if isinstance(text, str) else text for name, text in fields.items()}
-        yield TextRow(number, *columns.of_fields(texts, where))
+        yield TextRow(number, *columns.of_cells(texts, where))
 
 
 def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> datasets.Dataset:
@@ -66,8 +66,8 @@ def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> da
     found = table.column_names
     if missing := [name for name in names if name not in found]:
         raise UserError(
-            f"{show_path(source)}: no column {' or '.join(map(show, missing))}; found {show(sorted(found))}: rename a "
-            "column of a local copy, or name another data set"
+            f"{show_path(source)}: no column {' or '.join(map(show, missing))}; found {show(sorted(found))}: choose "
+            "columns with --data.columns, or name another data set"
         )
     return table.select_columns(list(names))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data import hub
-from universal_transformer.data.text_table import Columns, TextRow, parallel_rows, table_rows
+from universal_transformer.data.columns import CSV, JSON_LINES, Columns, TextRow, ending
+from universal_transformer.data.text_table import parallel_rows, table_rows
 from universal_transformer.errors import UserError
 from universal_transformer.files import is_gzip, read_lines, show_path
 
@@ -34,16 +35,26 @@ def text_files(path: str | Path) -> list[Path]:
     return paths
 
 
-def source_lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a source; `part` names the split of a data set of the hub.
+def source_lines(source: str, *, part: str, columns: Columns) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a source, or those of the only column of a table; `part` names the split of a data
+    set of the hub.
 
     Numbers begin again in each file of a folder; errors name the file.
     """
     if hub.is_hub(source):
-        yield from hub.lines(source, part=part)
+        yield from hub.lines(source, part=part, column=columns.read[0])
         return
     for path in text_files(source):
-        yield from read_lines(path)
+        if is_table(path, columns):
+            rows = table_rows(path, columns)
+            yield from ((row.line, line.removesuffix("\r")) for row in rows for line in row.first.split("\n"))
+        else:
+            yield from read_lines(path)
+
+
+def is_table(path: str | Path, columns: Columns) -> bool:
+    """Return whether a file of text has columns, of which one is read: by its name, or because one is chosen."""
+    return bool(columns.chosen or columns.separator) or ending(path) in (CSV, *JSON_LINES)
 
 
 def source_rows(source: str, target: str, *, columns: Columns, part: str) -> Iterator[TextRow]:

@@ -1,82 +1,25 @@
-"""Tables of two text columns from tab-separated or JSON-lines files, and rows of them held out.
-
-TSV is unquoted: a line is split at its tabs, and no other character is special. In JSON lines every line is one object;
-two of its keys are the columns, and other keys are ignored.
-"""
+"""Tables of rows of two text columns (`data.columns`), and rows of them held out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from universal_transformer.data.columns import (
+    BETWEEN,
+    CSV,
+    JSON_LINES,
+    Columns,
+    TextRow,
+    ending,
+    records,
+    refuse_separator,
+)
 from universal_transformer.errors import UserError
-from universal_transformer.files import MAX_LINE, parse_json, read_lines, show, show_path
-
-BETWEEN = "\x1f"
-"""Stands between two texts in one column of a row."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of a file are read."""
-
-    first: str
-    second: str
-    group: str = ""
-    """A third column, which groups figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
-    two_texts: bool = False
-    """Whether the first column may be two texts: two TSV columns, or a JSON list."""
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.first, self.second
-
-    @property
-    def read(self) -> list[str]:
-        """All columns that are read."""
-        return [*self.names, *[self.group] * bool(self.group)]
-
-    def written(self, row: TextRow) -> dict[str, str | list[str]]:
-        """Return a row as an object of JSON lines, which `read_table` reads with the columns of `kept`."""
-        texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
-        fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
-        return fields | ({GROUP: row.group} if self.group else {})
-
-    def of_fields(self, fields: Any, where: str) -> tuple[str, str, str]:
-        """Return both columns and the group of a row of named columns; UserError if it is none."""
-        expected = f"expected a JSON object with {' and '.join(json.dumps(name) for name in self.read)}"
-        if not isinstance(fields, dict) or not fields.keys() >= {*self.read}:
-            found = f"the keys {show(sorted(fields))}" if isinstance(fields, dict) else show(fields)
-            raise UserError(f"{where}: found {found}; {expected}")
-        first = fields[self.first]
-        parts = first if self.two_texts and isinstance(first, list) and len(first) == 2 else [first]
-        group = (_text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
-        texts = BETWEEN.join(_text(part, self.first, where) for part in parts)
-        return texts, _text(fields[self.second], self.second, where), group
-
-    @property
-    def kept(self) -> Columns:
-        """Columns of the rows that `written` returns."""
-        return replace(self, group=GROUP if self.group else "")
-
-
-GROUP = "group"
-NO_GROUP = "(empty)"
-"""Group of the rows whose column of groups is empty."""
-
-
-class TextRow(NamedTuple):
-    """One line of a file: two columns, and a group or ""."""
-
-    line: int
-    first: str
-    second: str
-    group: str = ""
+from universal_transformer.files import MAX_LINE, read_lines, show_path
 
 
 @dataclass(frozen=True)
@@ -86,7 +29,7 @@ class TextTable:
     name: str
     rows: tuple[TextRow, ...]
     notes: tuple[str, ...] = ()
-    """How many lines were left out, if any were, and whether one looks like the names of the columns."""
+    """How many lines were left out, and how many have quotes, if any."""
 
 
 @dataclass
@@ -94,13 +37,12 @@ class WholeRows:
     """Takes the rows of a source of which no column is blank, and counts the others."""
 
     name: str
-    columns: tuple[str, str]
     count: int = 0
     blank: int = 0
+    quoted: int = 0
+    """Rows of a file without CSV that have a text in quotes."""
     last: int = 1
     """Number of the line of the last row."""
-    header: TextRow | None = None
-    """The first row that looks like the names of the columns."""
 
     def of(self, rows: Iterable[TextRow]) -> Iterator[TextRow]:
         """Yield the whole ones of the next rows."""
@@ -109,35 +51,36 @@ class WholeRows:
             if not (all(map(str.strip, row.first.split(BETWEEN))) and row.second.strip()):
                 self.blank += 1
                 continue
-            if not self.header and (row.first.strip().lower(), row.second.strip().lower()) == self.columns:
-                self.header = row
+            self.quoted += len(row.first) > 1 and row.first[0] == row.first[-1] == '"'
             yield row
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What `TextTable.notes` are."""
         notes = []
-        if self.header:
-            text = show(f"{self.header.first} {self.header.second}")
-            notes.append(f"{self.name}:{self.header.line}: {text} is used as a row; if it names the columns, remove it")
         if self.blank:
             left_out = f"{self.blank:,} of {self.count:,} lines left out: blank or with an empty column"
             notes.append(f"{self.name}: {left_out}")
+        if self.quoted and ending(self.name) not in (CSV, *JSON_LINES):
+            notes.append(
+                f"{self.name}: {self.quoted:,} of {self.count:,} rows have a text in quotes, which belong to it; with "
+                r"the name .csv and --data.separator '\t' they would not"
+            )
         return tuple(notes)
 
 
 def read_table(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> TextTable:
-    """Read a file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
+    """Read the rows of a file as its name says (`data.columns`)."""
     return collect(show_path(path), table_rows(path, columns, max_line=max_line), columns=columns.names)
 
 
 def table_rows(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> Iterator[TextRow]:
     """Yield the rows of a file as `read_table` reads it; a blank line is a row of empty texts."""
     name = show_path(path)
-    bare = str(path).lower().removesuffix(".gz")
-    split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
-    for n, text in read_lines(path, max_line=max_line):
-        yield TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
+    for number, cells in records(read_lines(path, max_line=max_line), columns, name=name):
+        if isinstance(cells, UserError):
+            raise cells
+        yield TextRow(number, *(("", "") if cells is None else columns.of_cells(cells, f"{name}:{number}")))
 
 
 def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
@@ -152,7 +95,7 @@ def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
                 "parallel files need as many lines as each other"
             )
         for name, (number, text) in zip(names, (left, right), strict=True):
-            _refuse_separator(text, f"{name}:{number}")
+            refuse_separator(text, f"{name}:{number}")
         yield TextRow(left[0], left[1], right[1])
 
 
@@ -160,59 +103,15 @@ MOST_ROWS = 4_000_000
 """Rows of a table in memory, where one takes about 260 bytes and its text."""
 
 
-def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> TextTable:
+def collect(name: str, rows: Iterable[TextRow], *, columns: Sequence[str]) -> TextTable:
     """Return the table of all rows of which no column is blank; a UserError if there is none, or too many."""
-    whole = WholeRows(name, columns)
+    whole = WholeRows(name)
     kept = tuple(islice(whole.of(rows), MOST_ROWS + 1))
     if len(kept) > MOST_ROWS:
         raise UserError(f"{name}:{whole.last}: more than {MOST_ROWS:,} rows; use fewer of them in this file")
     if not kept:
         raise UserError(f"{name}:{whole.last}: no row with both {columns[0]} and {columns[1]}; expected at least one")
     return TextTable(name, kept, whole.notes)
-
-
-def _refuse_separator(text: str, where: str) -> None:
-    if BETWEEN in text:
-        raise UserError(f"{where}: the control character 0x1f in {show(text)}; expected none")
-
-
-def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
-    _refuse_separator(text, where)
-    parts, group = text.split("\t"), ""
-    if columns.group:
-        number = int(columns.group) if columns.group.isascii() and columns.group.isdecimal() else 0
-        if not 1 <= number <= len(parts):
-            raise UserError(
-                f"{where}: --data.group {show(columns.group)}; expected the number of a TSV column, 1 to {len(parts)}, "
-                "or '' for no groups"
-            )
-        group = parts.pop(number - 1).strip() or NO_GROUP
-    if columns.two_texts and len(parts) == 3:
-        parts = [BETWEEN.join(parts[:2]), parts[2]]
-    if len(parts) != 2:
-        more = f", or two texts, {columns.first}<TAB>{columns.first}<TAB>{columns.second}" if columns.two_texts else ""
-        more += ", and that of --data.group" if columns.group else ""
-        named = "; the name of a file of JSON lines ends in .jsonl" if text.lstrip().startswith("{") else ""
-        raise UserError(
-            f"{where}: found {len(parts)} column{'s' * (len(parts) != 1)} in {show(text)}; "
-            f"expected 2, {columns.first}<TAB>{columns.second}{more}{named}"
-        )
-    return parts[0], parts[1], group
-
-
-def _split_json(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
-    return columns.of_fields(parse_json(text, where=where), where)
-
-
-def _text(value: object, column: str, where: str) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # labels are often numbers
-    if not isinstance(value, str):
-        raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
-    _refuse_separator(value, f'{where}: "{column}"')
-    return value
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,13 @@ class Pipeline:
         lines = [_line(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
         examples = [self._example(line, number) for number, line in enumerate(lines)]
         options = self.options if options is None else options
-        answers = predict(self.model, self.codec, examples, options=options, num_choices=num_choices)
+        asked = [example for example in examples if example is not None]
+        answers = predict(self.model, self.codec, asked, options=options, num_choices=num_choices)
         found = [
-            with_words(answer, codec=self.codec, line=line, example=example)
-            for answer, line, example in zip(answers, lines, examples, strict=True)
+            Prediction(text="", score=0.0)
+            if example is None
+            else with_words(next(answers), codec=self.codec, line=line, example=example)
+            for line, example in zip(lines, examples, strict=True)
         ]
         return found if several else found[0]
 
@@ -91,8 +94,8 @@ class Pipeline:
             options |= depth
         return self.model.generate(source, **options)
 
-    def _example(self, line: str, number: int) -> Example:
-        """Return the example of one text."""
+    def _example(self, line: str, number: int) -> Example | None:
+        """Return the example of one text; None for a blank one, whose answer is empty."""
         several = self.codec.source.several_lines
         # as in a file: only a line feed ends a line, with one carriage return before it
         lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
@@ -100,6 +103,8 @@ class Pipeline:
         if not several and len(lines) > 1:
             raise UserError(f"{place}: {show(line)} has a line break; expected one line, or a list of texts")
         found = list(self.codec.read(enumerate(lines, start=1), name=place))
+        if not found and not several and not line.strip():
+            return None
         if len(found) != 1:
             raise UserError(f"{place}: found {len(found)} {what} in {show(line)}; expected one")
         return found[0]

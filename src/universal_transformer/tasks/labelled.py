@@ -1,28 +1,33 @@
 """Your own labelled texts: one class for each text.
 
 The data are files of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. The classes are the sorted
-labels of the training file. A text ends with the id of ``<end>``, so that an empty line still has a position. A row can
-have two texts, such as a premise and a hypothesis: ``<end>`` separates them, and each has a segment embedding.
+labels of the training file. A text ends with the id of ``<end>``. A row can have two texts, such as a premise and a
+hypothesis: ``<end>`` separates them, and each has a segment embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from universal_transformer.data.columns import BETWEEN, Columns, Lines, TextRow
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import BETWEEN, Columns, TextRow, TextTable
+from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.files import show, show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.own_files import OwnFiles, classes
+from universal_transformer.tasks.own_files import Encoded, OwnFiles, classes, input_lines
 from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.typed import check
 
 MAX_LABELS = 10_000
+MANY_ONCE = 10
+"""Labels that occur once, from which on they look like texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +52,16 @@ class LabelledData(OwnFiles):
     def __post_init__(self) -> None:
         check(self, field="data")
         check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
+        assert self.layout, "a UserError for columns that cannot be"
 
     @property
-    def columns(self) -> Columns:
-        return Columns("text", "label", group=self.group, two_texts=True)
+    def layout(self) -> Columns:
+        chosen, separator = self.columns, self.separator
+        return Columns("text", "label", self.group, two_texts=True, chosen=chosen, separator=separator)
+
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+        columns = replace(self.layout, two_texts=codec.source.segments > 1)
+        yield from input_lines(lines, columns, name=name)
 
     name = "labelled"
     scored_by = "classes"
@@ -64,6 +75,16 @@ class LabelledData(OwnFiles):
         segments = given.rows[0].first.count(BETWEEN) + 1
         _check_segments(given, segments)
         return Codec(Text(tokenizer, self.max_length, segments=segments), Classes(labels))
+
+    def encode_train(self) -> tuple[Codec[Any, Any], Encoded]:
+        codec, encoded = super().encode_train()
+        counts = Counter(example.target for example in encoded.examples)
+        once = [label for label, count in counts.items() if count == 1]
+        if len(once) < MANY_ONCE or 4 * len(counts) < len(encoded.examples):
+            return codec, encoded
+        such = f"{len(once):,} of {len(counts):,} labels occur once, such as {show(codec.render(once[0]))}"
+        note = f"{show_path(self.train)}: {such}; if this is no label: --data.columns text=2,label=1"
+        return codec, replace(encoded, notes=[*encoded.notes, note])
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         _check_segments(table, codec.source.segments)

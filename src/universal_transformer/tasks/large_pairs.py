@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from universal_transformer.data.columns import TextRow
 from universal_transformer.data.example import Example
 from universal_transformer.data.survey import batches, survey
-from universal_transformer.data.text_table import TextRow, WholeRows, collect
+from universal_transformer.data.text_table import WholeRows, collect
 from universal_transformer.data.token_store import StoreWriter, TokenStore, smallest_kind
 from universal_transformer.files import show_path
 from universal_transformer.tasks.codec import Codec
@@ -33,7 +34,7 @@ def map_pairs(
     `rows` returns all rows of the sources, also those with a blank column; `key` has what the rows and `OwnFiles.learn`
     depend on. The codec is learned from a sample of the rows.
     """
-    name, columns = show_path(sources[0]), data.columns.names
+    name, columns = show_path(sources[0]), data.layout.names
 
     def make(writer: StoreWriter) -> Codec[Any, Any]:
         found = survey(reported(rows(), sources[0], size=_size, what=SEEN), size=_size)
@@ -42,17 +43,17 @@ def map_pairs(
         sample = [row for row in table.rows if row not in draw]
         codec = data.learn(sample, table)
         encoder, pairs = RowEncoder(data, codec, name), _PairWriter(codec, writer)
-        whole, held = WholeRows(name, columns), list[TextRow]()
+        whole, held = WholeRows(name), list[TextRow]()
         read = reported(rows(), sources[0], size=_size, what=f"of {found.characters / 1e6:,.0f} {ENCODED}")
         for batch in batches(whole.of(read), size=_size):
             pairs.write(encoder([row for row in batch if row not in draw]))
             held += [row for row in batch if row in draw]
-        writer.index.held_out = {"validation": [data.columns.written(row) for row in held]}
+        writer.index.held_out = {"validation": [data.layout.written(row) for row in held]}
         learned = learned_note(len(found.sample), found.count, what="rows")
         writer.index.notes = (*learned, *whole.notes, *encoder.notes(), *data.held_note(len(held), name))
         return codec
 
-    fields = [*columns, data.columns.group, data.max_length, data.seed, data.validation_fraction]
+    fields = [*columns, *data.layout.read, data.separator, data.max_length, data.seed, data.validation_fraction]
     return store_on_disk(sources, [*key, *fields, data.has("validation")], make)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from universal_transformer.data.columns import Columns, Lines, OtherFormError, TextRow, records
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import Columns, HoldOut, TextRow, TextTable, check_file, read_table
+from universal_transformer.data.text_table import HoldOut, TextTable, check_file, read_table
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
 from universal_transformer.tasks.codec import Codec
@@ -48,6 +49,12 @@ class OwnFiles(ABC):
     """Rows to validate on, like `train`; without it a part of the training rows is held out."""
     test: str = ""
     """Test rows, like `train`; without it the validation rows are scored."""
+    columns: str = ""
+    """Columns by name or number, where they are others: source=1,target=3. Names are the keys of JSON lines, or stand
+    in the first line of other files. A file that ends in .csv may have columns in quotes."""
+    separator: str = ""
+    """What stands between columns (default: a tab, in .csv a comma), or a whole line with the names of its columns in
+    braces: "IN: {source} OUT: {target}"."""
     vocabulary_size: int = 20_000
     """At most so many different tokens."""
     max_length: AtLeastTwo = 256
@@ -59,12 +66,17 @@ class OwnFiles(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> Columns:
+    def layout(self) -> Columns:
         """The columns of a row."""
+
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+        """Yield the input of each row of the file `name`, which may lack the answers, as a line of text."""
+        del codec
+        yield from input_lines(lines, self.layout, name=name)
 
     def read(self, part: str) -> TextTable:
         """Read the table of a part that has one (`has`)."""
-        return read_table(getattr(self, part), self.columns)
+        return read_table(getattr(self, part), self.layout)
 
     def has(self, part: str) -> bool:
         """Whether a part has a table of its own."""
@@ -101,7 +113,7 @@ class OwnFiles(ABC):
             tables["validation"] = TextTable(f"{show_path(self.train)} (held out)", train.held_out)
         notes += [note for table in tables.values() for note in table.notes] + self._test_notes()
         examples: dict[str, Examples] = {part: self.encode(codec, table, notes) for part, table in tables.items()}
-        held_out = [self.columns.written(row) for row in train.held_out]
+        held_out = [self.layout.written(row) for row in train.held_out]
         kept = {"validation": held_out} if held_out else {}
         return self._task(examples | {"train": train.examples}, codec, notes, held_out=kept)
 
@@ -178,7 +190,7 @@ class OwnFiles(ABC):
     def _table(self, part: str, saved: Saved) -> TextTable:
         if self.has(part) and (part != "train" or self.has("validation")):
             return self.read(part)
-        validation = read_table(saved.rows("validation"), self.columns.kept, max_line=MAX_WRITTEN_LINE)
+        validation = read_table(saved.rows("validation"), self.layout.kept, max_line=MAX_WRITTEN_LINE)
         if part == "validation":
             return validation
         table, held = self.read("train"), {row.first for row in validation.rows}
@@ -241,6 +253,18 @@ class RowEncoder:
         return notes
 
 
+def input_lines(lines: Lines, columns: Columns, *, name: str) -> Iterator[tuple[int, str | UserError]]:
+    """Yield the first column of each row as a line of text, which is empty for a blank line. A line that has not the
+    form of the separator is an input itself.
+    """
+    for number, cells in records(lines, columns, name=name):
+        try:
+            source = columns.source(cells, f"{name}:{number}") if isinstance(cells, list | dict) else cells or ""
+            yield number, source.line if isinstance(source, OtherFormError) else source
+        except UserError as error:
+            yield number, error
+
+
 def classes(names: Iterable[str], table: TextTable, *, what: str, least: int = 2, most: int) -> tuple[str, ...]:
     """Return the different names of a training table in their order; UserError for too few or too many of them."""
     different = tuple(sorted(set(names)))
@@ -250,5 +274,5 @@ def classes(names: Iterable[str], table: TextTable, *, what: str, least: int = 2
         raise UserError(f"{found}; expected at least two")
     if len(different) > most:
         found = f"{len(different):,} different {what}s up to this last row"
-        raise UserError(f"{where}: {found}; expected at most {most:,} (is this the column of the {what}s?)")
+        raise UserError(f"{where}: {found}; expected at most {most:,} (--data.columns names another column)")
     return different

@@ -1,7 +1,7 @@
 """Your own pairs of texts: translation, rewriting, any source line with its target line.
 
 The data are one file of ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files with the
-same number of lines. Source and target end with the id of ``<end>``, so that an empty line still has a position.
+same number of lines. Source and target end with the id of ``<end>``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal
 
+from universal_transformer.data.columns import Columns, TextRow
 from universal_transformer.data.hub import is_hub
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, collect
+from universal_transformer.data.text_table import TextTable, collect
 from universal_transformer.data.token_store import TokenStore
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer
 from universal_transformer.errors import UserError
@@ -87,6 +88,7 @@ class PairsData(OwnFiles):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
             if getattr(self, f"{part}_target") and is_hub(getattr(self, part)):
                 raise UserError(f"--data.{part}-target: {show_path(getattr(self, part))} has both sides; leave it out")
+        assert self.layout, "a UserError for columns that cannot be"
         if self.bleu_tokenizer != "13a" and self.metric != "bleu":
             raise UserError(
                 f"--data.bleu-tokenizer {self.bleu_tokenizer} changes nothing with --data.metric {self.metric}: "
@@ -102,8 +104,8 @@ class PairsData(OwnFiles):
         return self.metric
 
     @property
-    def columns(self) -> Columns:
-        return Columns("source", "target", group=self.group)
+    def layout(self) -> Columns:
+        return Columns("source", "target", self.group, chosen=self.columns, separator=self.separator)
 
     def has(self, part: str) -> bool:
         return bool(getattr(self, part)) or self._is_synthetic
@@ -115,7 +117,7 @@ class PairsData(OwnFiles):
         if not self._is_large:
             return super().encode_train()
         codec, store = self._mapped()
-        rows = [self.columns.kept.of_fields(fields, self.train) for fields in store.index.held_out["validation"]]
+        rows = [self.layout.kept.of_cells(fields, self.train) for fields in store.index.held_out["validation"]]
         held = tuple(TextRow(number, *row) for number, row in enumerate(rows, start=1))
         return codec, Encoded(mapped_pairs(store, padding_id=codec.padding_id), store.index.notes, held)
 
@@ -139,9 +141,11 @@ class PairsData(OwnFiles):
 
     def _rows(self, part: str) -> Iterator[TextRow]:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
-        if target and self.group:
-            raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
-        return source_rows(path, target, columns=self.columns, part=part)
+        for option in ("group", "columns", "separator") if target else ():
+            if value := getattr(self, option):
+                one = f"{show_path(path)} has one column; leave --data.{option} out"
+                raise UserError(f"--data.{option} {value}: {one}")
+        return source_rows(path, target, columns=self.layout, part=part)
 
     def caveats(self) -> Iterator[str]:
         if self.metric == "sequence":
@@ -167,7 +171,7 @@ class PairsData(OwnFiles):
             pairs = islice(synthetic_pairs(self.synthetic, part, seed=self.seed), count)
             rows = [TextRow(number, *pair) for number, pair in enumerate(pairs, start=1)]
             return TextTable(f"synthetic ({part})", tuple(rows))
-        return collect(show_path(getattr(self, part)), self._rows(part), columns=self.columns.names)
+        return collect(show_path(getattr(self, part)), self._rows(part), columns=self.layout.names)
 
     def learn(self, rows: Sequence[TextRow], given: TextTable | None = None) -> PairsCodec:
         del given

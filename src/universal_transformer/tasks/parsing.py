@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import ClassVar
 
-from universal_transformer.data.text_table import Columns, TextRow, TextTable
+from universal_transformer.data.columns import Columns, TextRow
+from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.data.trees import OPEN, PUNCTUATION, read_treebank_tree
@@ -58,6 +59,9 @@ class ParsingData(OwnFiles):
     def __post_init__(self) -> None:
         check(self, field="data")
         check_choice("whitespace", self.vocabulary_size, lower_case=self.lower_case)
+        for name in ("columns", "separator"):
+            if value := getattr(self, name):
+                raise UserError(f"--data.{name} {value}: a line is one tree; leave it out")
         for name in ("lengths", "longer"):
             least, most = getattr(self, name)
             if least > most:
@@ -67,7 +71,7 @@ class ParsingData(OwnFiles):
     scored_by = "brackets"
 
     @property
-    def columns(self) -> Columns:
+    def layout(self) -> Columns:
         return Columns("sentence", "tree")
 
     def has(self, part: str) -> bool:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from universal_transformer.data.columns import Columns, TextRow
 from universal_transformer.data.example import Example
 from universal_transformer.data.handwriting import Handwriting, load_handwriting
 from universal_transformer.data.picture_files import note_changes
-from universal_transformer.data.text_table import Columns, TextRow, TextTable, read_table
+from universal_transformer.data.text_table import TextTable, read_table
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
@@ -24,12 +25,10 @@ from universal_transformer.tasks.own_files import OwnFiles
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
-COLUMNS = Columns("picture", "caption")
 
-
-def read_captions(path: str | Path) -> TextTable:
+def read_captions(path: str | Path, columns: Columns) -> TextTable:
     """Return the rows of a captions file with the absolute path of each picture; UserError for one that is missing."""
-    table, folder = read_table(path, COLUMNS), Path(path).absolute().parent
+    table, folder = read_table(path, columns), Path(path).absolute().parent
     rows = []
     for row in table.rows:
         picture = folder / row.first.strip()
@@ -44,7 +43,6 @@ class OwnPictures(OwnFiles):
     """Base of a task on a captions file: a picture and a caption a row, or handwritten digits without one."""
 
     ROWS: ClassVar = "pictures"
-    columns = COLUMNS
     train: str = ""
     """Your own pictures: a file of `picture<TAB>caption` lines, or JSON lines (.jsonl) with "picture" and "caption". A
     picture is a file, named from the folder of this one. Empty: handwritten digits (`ut data fetch mnist10k`)."""
@@ -68,7 +66,11 @@ class OwnPictures(OwnFiles):
             raise UserError("data.train is not set; name it too, or leave data.validation and data.test out")
 
     def read(self, part: str) -> TextTable:
-        return read_captions(getattr(self, part))
+        return read_captions(getattr(self, part), self.layout)
+
+    @property
+    def layout(self) -> Columns:
+        return Columns("picture", "caption", chosen=self.columns, separator=self.separator)
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read the pictures; of a new run, tokens of captions are learned from the training part."""

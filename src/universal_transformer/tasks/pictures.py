@@ -7,10 +7,11 @@ pixel, without an end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from universal_transformer.data.columns import Lines
 from universal_transformer.data.example import FIRST, PADDING, Example
 from universal_transformer.data.handwriting import SIDE, block_means
 from universal_transformer.data.text_table import TextTable
@@ -58,6 +59,11 @@ class PicturesData(OwnPictures):
         special = (tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id)
         after = 0 if special == (PADDING, START, END) else FIRST
         return Codec(Text(tokenizer, self.max_length, after=after), Raster(self.side, self.levels))
+
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+        """Yield captions, the only column that a model of pictures reads."""
+        del name, codec
+        yield from lines
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.side, width=self.side)

@@ -8,27 +8,31 @@ left out. Words that occur once in training are unknown, so that the model learn
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from universal_transformer.data.text_table import Columns, TextRow, TextTable
+from universal_transformer.data.columns import JSON_LINES, Columns, Lines, TextRow, ending
+from universal_transformer.data.text_table import TextTable, read_table
 from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import OwnFiles, classes
 from universal_transformer.tasks.sides.listed import Tags
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Sentence
-from universal_transformer.typed import NumberOf, Positive, Share, check
+from universal_transformer.typed import Positive, Share, check
 
 WORDS: Literal["whitespace"] = "whitespace"
 """The kind of tokenizer that takes each token of a line as it is."""
 MOST_TAGS = 10_000
 COLUMNS_OF_CONLL_U = 10
+CONLL = (".conll", ".conllu", ".conllx", ".iob", ".bio")
+"""Endings of files of columns, which others may have too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +43,12 @@ class TaggedData(OwnFiles):
     ROWS: ClassVar = "sentences"
     needs: ClassVar = ("one token a line with its tag, a blank line between sentences",)
     train: str = ""
-    """Training sentences in CoNLL columns: one token a line with its tag, a blank line between sentences. Any file may
-    end in .gz."""
-    token_column: Positive = 1
-    """Column of the tokens, from 1 on (CoNLL-U: 2)."""
-    tag_column: NumberOf = 0
-    """Column of the tags, from 1 on (CoNLL-U: 4 or 5). 0: the last."""
+    """Training sentences in CoNLL columns: one token a line with its tag, a blank line between sentences; or JSON lines
+    (.jsonl) with "tokens" and "tags". Any file may end in .gz."""
+    columns: str = ""
+    """Numbers of the columns (CoNLL-U: tokens=2,tags=4; default: the first and the last), or keys of JSON lines."""
+    separator: str = ""
+    """What stands between columns (default: a tab, or blanks in a line without a tab)."""
     vocabulary_size: int = 20000
     """At most so many different words."""
     lower_case: bool = False
@@ -56,18 +60,42 @@ class TaggedData(OwnFiles):
     def __post_init__(self) -> None:
         check(self, field="data")
         check_choice(WORDS, self.vocabulary_size, lower_case=self.lower_case)
-        if self.token_column == self.tag_column:
-            raise UserError(f"data.tag_column={self.tag_column}: the tokens are in this column; choose another one")
+        assert self.layout, "a UserError for columns that cannot be"
 
     @property
-    def columns(self) -> Columns:
-        return Columns("tokens", "tags")
+    def layout(self) -> Columns:
+        return Columns("tokens", "tags", words=True, chosen=self.columns, separator=self.separator)
 
     name = "tagged"
     scored_by = "tags"
 
     def read(self, part: str) -> TextTable:
-        return read_conll(getattr(self, part), token_column=self.token_column, tag_column=self.tag_column)
+        if ending(path := getattr(self, part)) not in JSON_LINES:
+            return read_conll(path, self.layout)
+        table = read_table(path, self.layout)
+        for row in table.rows:
+            if (tokens := len(row.first.split())) != (tags := len(row.second.split())):
+                raise UserError(f"{table.name}:{row.line}: {tokens} tokens and {tags} tags; expected a tag for each")
+        return table
+
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+        """Yield sentences: of a file of columns (by its ending, or because its first token has a tab after it) the
+        tokens with blanks between them, of any other its lines.
+        """
+        lines, begin = iter(lines), list[tuple[int, str | UserError]]()
+        for number, line in lines:
+            begin.append((number, line))
+            if isinstance(line, UserError) or (line.strip() and not line.startswith("# ")):
+                break
+        tabs = bool(begin) and "\t" in str(begin[-1][1])
+        lines = chain(begin, lines)
+        if ending(name) in JSON_LINES:
+            yield from super().inputs(lines, name=name, codec=codec)
+        elif tabs or ending(name) in CONLL:
+            for number, sentence in _sentences(lines, self.layout, name=name, least=1):
+                yield number, BLANK.join(token for token, _ in sentence)
+        else:
+            yield from lines
 
     def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Tags]:
         tags = [tag for row in given.rows for tag in row.second.split(BLANK)]
@@ -81,49 +109,63 @@ class TaggedData(OwnFiles):
         return Codec(Sentence(tokenizer, self.max_length), Tags(classes(tags, given, what="tag", most=MOST_TAGS)))
 
 
-def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) -> TextTable:
+def read_conll(path: str | Path, columns: Columns) -> TextTable:
     """Read the sentences of a file: the tokens, and the tags, of each with blanks between them.
 
     Blanks inside of a token become underscores. UserError for a line without a token or without a tag, and for a file
     without sentences.
     """
-    name, rows, lines = show_path(path), [], list(read_lines(path))
+    name, lines = show_path(path), list(read_lines(path))
     with_tabs = [line for _, line in lines if "\t" in line]
-    if token_column == 1 and with_tabs and all(map(_begins_with_id, with_tabs)):
+    if _indices(columns)[0] == 0 and with_tabs and all(map(_begins_with_id, with_tabs)):
         raise UserError(
             f"{name}: the first of ten columns has the number of each token, as in CoNLL-U, and no tokens; its words "
-            "and their parts of speech: --data.token-column 2 --data.tag-column 4"
+            "and their parts of speech: --data.columns tokens=2,tags=4"
         )
-    sentence: list[tuple[str, str]] = []
-    first = number = 0
-    for number, line in lines:
-        if sentence and not line.strip():
-            rows.append(_row(first, sentence))
-            sentence = []
-        if not line.strip() or _is_left_out(line, token_column=token_column):
-            continue
-        first = first if sentence else number
-        sentence.append(_token_and_tag(line, f"{name}:{number}", token_column=token_column, tag_column=tag_column))
-    if sentence:
-        rows.append(_row(first, sentence))
+    sentences = _sentences(lines, columns, name=name, least=2)
+    rows = [TextRow(number, *map(BLANK.join, zip(*sentence, strict=True))) for number, sentence in sentences]
     if not rows:
-        raise UserError(f"{name}:{max(number, 1)}: no sentence; expected one token a line, with its tag")
+        raise UserError(f"{name}:{lines[-1][0]}: no sentence; expected one token a line, with its tag")
     return TextTable(name=name, rows=tuple(rows))
 
 
-def _row(line: int, sentence: Sequence[tuple[str, str]]) -> TextRow:
-    tokens, tags = (BLANK.join(side) for side in zip(*sentence, strict=True))
-    return TextRow(line, tokens, tags)
+def _indices(columns: Columns) -> tuple[int, int]:
+    """Return the places of token and tag in a line, from 0 on; -1 is the last."""
+    if not columns.chosen:
+        return 0, -1
+    token, tag = (columns.places[name][0] for name in columns.names)
+    refuse(
+        (not (token.isdecimal() and tag.isdecimal() and int(token) and int(tag)), "expected numbers from 1 on"),
+        (token == tag, "one column for tokens and tags; choose another one"),
+        at=f"--data.columns {show(columns.chosen)}",
+    )
+    return int(token) - 1, int(tag) - 1
 
 
-def _is_left_out(line: str, *, token_column: int) -> bool:
+def _sentences(lines: Lines, columns: Columns, *, name: str, least: int) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield the number of the first line of each sentence, and its tokens with their tags, which are empty where a line
+    with `least` columns has none.
+    """
+    sentence, first, places = list[tuple[str, str]](), 0, _indices(columns)
+    for number, line in chain(lines, [(0, "")]):
+        if isinstance(line, UserError):
+            raise line
+        if sentence and not line.strip():
+            yield first, sentence
+            sentence = []
+        if line.strip() and not _is_left_out(line, with_ids=places[0] > 0):
+            first = first if sentence else number
+            sentence.append(_token_and_tag(line, f"{name}:{number}", columns, places=places, least=least))
+
+
+def _is_left_out(line: str, *, with_ids: bool) -> bool:
     """Return whether a line has no token: a comment, the start of a document, or a range or an empty node of CoNLL-U.
 
     With an id before the token, as in CoNLL-U, every line that begins with # is a comment. Otherwise # may be a token.
     A range such as ``1-2`` is one in ten columns, or if its last column is ``_``: other formats have such ids too.
     """
     first = line.split()[0]
-    if token_column > 1:
+    if with_ids:
         conll_u = line.count("\t") + 1 == COLUMNS_OF_CONLL_U or line.split()[-1] == "_"
         between = conll_u and re.fullmatch(r"[0-9]+[-.][0-9]+", first)
         return bool(between) or first[0] == "#" or first == "-DOCSTART-"
@@ -137,16 +179,16 @@ def _begins_with_id(line: str) -> bool:
     return len(columns) == COLUMNS_OF_CONLL_U and bool(re.fullmatch(r"[0-9]+([-.][0-9]+)?", columns[0].strip()))
 
 
-def _token_and_tag(line: str, where: str, *, token_column: int, tag_column: int) -> tuple[str, str]:
-    columns = line.split("\t") if "\t" in line else line.split()
-    needed = max(token_column, tag_column, 2)
-    if len(columns) < needed:
+def _token_and_tag(line: str, where: str, columns: Columns, *, places: tuple[int, int], least: int) -> tuple[str, str]:
+    cells = columns.cells(line, where) if columns.separator or "\t" in line else line.split()
+    needed = max(least, places[0] + 1, places[1] + 1 if least > 1 else 1)
+    if len(cells) < needed:
         raise UserError(
-            f"{where}: found {len(columns)} column{'s' * (len(columns) > 1)} in {show(line)}; expected at least "
-            f"{needed}, a token and its tag with a tab or blanks between them (--data.token-column, --data.tag-column)"
+            f"{where}: found {len(cells)} column{'s' * (len(cells) > 1)} in {show(line)}; expected at least "
+            f"{needed}, a token and its tag with a tab or blanks between them (--data.columns, --data.separator)"
         )
-    token, tag = ("_".join(columns[place - 1].split()) for place in (token_column, tag_column or len(columns)))
+    token, tag = ("_".join(cells[place].split()) if place < len(cells) else "" for place in places)
     for what, value, other in (("tag", token, "token"), ("token", tag, "tag")):
-        if not value:
+        if not value and least > 1:
             raise UserError(f"{where}: a {what} without a {other} in {show(line)}; expected both in every line")
     return token, tag

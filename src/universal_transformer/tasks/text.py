@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from universal_transformer.data.columns import Columns, Lines
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.survey import Survey, batches, survey
-from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_lines
+from universal_transformer.data.text_sources import IN_MEMORY, is_large, is_table, source_lines
 from universal_transformer.data.text_table import check_file
 from universal_transformer.data.token_store import StoreIndex, StoreWriter, TokenStore, smallest_kind
 from universal_transformer.data.tokenizer import KINDS, Tokenizer
@@ -27,6 +28,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples, MappedExamples
+from universal_transformer.tasks.own_files import input_lines
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import RunningText
 from universal_transformer.tasks.stores import ENCODED, SEEN, check_same, learned_note, reported, store_on_disk
@@ -53,6 +55,12 @@ class TextData:
     """Validation text; without it the training text's last lines are held out."""
     test: str = ""
     """Test text; without it the training text's very last lines are held out."""
+    columns: str = ""
+    """The column of a table by name or number, text=2. Names are the keys of JSON lines (.jsonl), or stand in the first
+    line of other files. A file that ends in .csv may have columns in quotes."""
+    separator: str = ""
+    """What stands between the columns of a table (default: a tab, in .csv a comma), or a whole line with the name of
+    its column in braces: "Title: {text}"."""
     tokenizer: str = "character"
     """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
     (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
@@ -74,11 +82,23 @@ class TextData:
     def __post_init__(self) -> None:
         check(self, field="data")
         check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
+        assert self.layout, "a UserError for columns that cannot be"
         if self.validation_fraction + self.test_fraction >= 1:
             raise UserError(
                 f"--data.validation-fraction {self.validation_fraction} and --data.test-fraction "
                 f"{self.test_fraction} leave nothing to train on; expected a sum below 1"
             )
+
+    @property
+    def layout(self) -> Columns:
+        """The column of a table."""
+        return Columns("text", chosen=self.columns, separator=self.separator)
+
+    def inputs(self, lines: Lines, *, name: str, codec: TextCodec) -> Iterator[tuple[int, str | UserError]]:
+        """Yield the prompt of each line, or of each row of a table."""
+        del codec
+        table = is_table(name, self.layout)
+        yield from input_lines(lines, self.layout, name=name) if table else lines
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read the text and cut it into blocks; of a new run, the tokenizer is learned from the training text.
@@ -90,7 +110,7 @@ class TextData:
     def _new(self) -> Task:
         check_file("train", self.train, needs=("UTF-8 text", "a folder of it"))
         codec, store = self._encoded(self._learn)
-        parts = {part: _read(getattr(self, part), part=part) for part in PARTS if getattr(self, part)}
+        parts = {part: self._read(part) for part in PARTS if getattr(self, part)}
         parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
         examples: dict[str, Examples] = {part: _blocks(codec, lines) for part, lines in parts.items()}
         examples["train"] = stored_blocks(store, codec)
@@ -104,8 +124,7 @@ class TextData:
                 found, store = self._encoded(lambda _: codec.source.tokenizer)
                 check_same(found, codec, source=self.train)
                 return stored_blocks(store, codec)
-            path = getattr(self, part)
-            return _blocks(codec, _read(path, part=part) if path else _read_rows(saved.rows(part)))
+            return _blocks(codec, self._read(part) if getattr(self, part) else _read_rows(saved.rows(part)))
 
         later = ("train", "validation")
         examples: dict[str, Examples] = {part: DeferredExamples(partial(read, part)) for part in later}
@@ -120,7 +139,7 @@ class TextData:
             return self._write(writer, learn=learn, shares=shares), writer.in_memory()
         key = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
         make = partial(self._write, learn=self._learn, shares=shares)
-        codec, store = store_on_disk([self.train], [*key, sorted(shares.items())], make)
+        codec, store = store_on_disk([self.train], [*key, sorted(shares.items()), self.columns, self.separator], make)
         return self._codec(codec.source.tokenizer), store
 
     def _write(self, writer: StoreWriter, *, learn: Learn, shares: Mapping[str, float]) -> TextCodec:
@@ -136,8 +155,15 @@ class TextData:
         return codec
 
     def _lines(self, what: str) -> Iterator[str]:
-        lines = (text for _, text in source_lines(self.train, part="train"))
+        lines = (text for _, text in source_lines(self.train, part="train", columns=self.layout))
         return reported(lines, self.train, size=_size, what=what)
+
+    def _read(self, part: str) -> list[str]:
+        source = getattr(self, part)
+        lines = [text for _, text in source_lines(source, part=part, columns=self.layout)]
+        if not any(line.strip() for line in lines):
+            raise UserError(f"{show_path(source)}:{len(lines)}: all lines up to here are blank; expected text")
+        return lines
 
     def _learn(self, lines: Sequence[str]) -> Tokenizer:
         return make_tokenizer(self.tokenizer, lines, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
@@ -178,13 +204,6 @@ def _read_rows(path: Path) -> list[str]:
                 lines.append(text)
             case found:
                 raise UserError(f'{show_path(path)}:{number}: found {show(found)}; expected {{"text": a line}}')
-    return lines
-
-
-def _read(source: str, *, part: str) -> list[str]:
-    lines = [text for _, text in source_lines(source, part=part)]
-    if not any(line.strip() for line in lines):
-        raise UserError(f"{show_path(source)}:{len(lines)}: all lines up to here are blank; expected text")
     return lines
 
 

@@ -204,7 +204,8 @@ class Symbols(Listed):
         return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
 
     def read_line(self, line: str, *, where: str) -> Example:
-        text = line.strip()
+        """A line has symbols, and blanks that are ignored where they are none."""
+        text = line.strip() if BLANK in self.symbols else "".join(line.split())
         source = self.encode(text, where=where)
         if self.operator and not re.fullmatch(f"[^{self.operator}]+[{self.operator}][^{self.operator}]+", text):
             one, other = (self.symbols.replace(self.operator, "")[place] for place in (1, -1))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from universal_transformer.data.columns import BETWEEN
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import BETWEEN
 from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, Tokenizer
 from universal_transformer.data.trees import CLOSE, OPEN, treebank_word
 from universal_transformer.errors import UserError
@@ -50,10 +50,9 @@ class Tokenized(Side):
 
 @dataclass(frozen=True)
 class Text(Tokenized):
-    """One or two texts, each with ``<end>`` after it, so that an empty line still has a position."""
+    """One or two texts, each with ``<end>`` after it."""
 
     kind: ClassVar[str] = "text"
-    reads_empty_lines: ClassVar[bool] = True
     max_length: int
     """Most tokens, each ``<end>`` included."""
     segments: int = 1

@@ -1,0 +1,334 @@
+"""Lines of a file to named columns: columns between separators, CSV, JSON lines, or lines of a form.
+
+=============== =======================================================================================================
+file            a row
+=============== =======================================================================================================
+``.jsonl``      an object; the names of columns are its keys, and other keys are ignored
+``.csv``        columns with commas between them, some of them in quotes, as the module `csv` reads them
+any other       columns with tabs between them, or with another separator; quotes are a part of the text
+=============== =======================================================================================================
+
+A first line with the names of the columns is no row. Without it, a row has the columns of its task in their order, or
+those whose numbers are chosen.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from universal_transformer.errors import UserError, refuse, suggestion
+from universal_transformer.files import one_line, parse_json, show
+
+BETWEEN = "\x1f"
+"""Stands between two texts in one column of a row."""
+GROUP = "group"
+NO_GROUP = "(empty)"
+"""Group of the rows whose column of groups is empty."""
+TAB, COMMA = "\t", ","
+CSV, JSON_LINES = ".csv", (".jsonl", ".ndjson")
+IN_BRACES = re.compile(r"\{(\w*)\}")
+Cells = list[str] | dict[str, Any]
+"""The columns of a row: in their order, or by name."""
+Lines = Iterable[tuple[int, str | UserError]]
+
+
+class OtherFormError(UserError):
+    """A line that has not the form that the separator says."""
+
+    def __init__(self, message: str, line: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def ending(name: str | Path) -> str:
+    """Return the ending of the name of a file in small letters, that of a ``.gz`` file without it."""
+    return Path(str(name).lower().removesuffix(".gz")).suffix
+
+
+class TextRow(NamedTuple):
+    """One line of a file: two columns, and a group or ""."""
+
+    line: int
+    first: str
+    second: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file are read, and what stands between them."""
+
+    first: str
+    second: str = ""
+    """Empty where a row is one column."""
+    group: str = ""
+    """A further column, which groups figures: its name, or its number from 1 on."""
+    two_texts: bool = False
+    """Whether the first column may be two texts: two columns, or a JSON list."""
+    words: bool = False
+    """Whether a column may be a JSON list of words, which then have blanks between them."""
+    chosen: str = ""
+    """The columns of the file by name or number, if they are others: "source=1,target=3"."""
+    separator: str = ""
+    """What stands between columns if it is no tab, or in ``.csv`` no comma; or a whole line, with the names of its
+    columns in braces."""
+
+    def __post_init__(self) -> None:
+        form, names = self.form, IN_BRACES.findall(self.separator)
+        missing = [name for name in self.read if form and name not in names]
+        refuse(
+            (not all(form[1:-1]), "two columns with nothing between them"),
+            (missing, f"no column {', '.join(missing)}; expected each in braces, such as {self._a_line}"),
+            at=f"--data.separator {show(self.separator)}",
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.first, self.second) if self.second else (self.first,)
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, ...]]:
+        """Name or number of the columns of the file that are read as each column, two as one of two texts."""
+        places: dict[str, tuple[str, ...]] = {}
+        for part in filter(None, self.chosen.split(",")):
+            name, _, place = (word.strip() for word in part.partition("="))
+            places[name] = (*places.get(name, ()), place)
+            most = 2 if self.two_texts and name == self.first else 1
+            refuse(
+                (
+                    name not in self.names or not place or len(places[name]) > most,
+                    f"{show(part)}: expected the name or number of each column, such as {self._numbers}"
+                    + f"; of two texts, {self.first} twice" * self.two_texts,
+                ),
+                at="--data.columns",
+            )
+        if places.keys() not in ({*self.names}, set()):
+            raise UserError(f"--data.columns {show(self.chosen)}: expected all of {', '.join(self.names)}")
+        return places or {name: (name,) for name in self.names}
+
+    @cached_property
+    def read(self) -> list[str]:
+        """Name or number of all columns of the file that are read."""
+        return [*(place for places in self.places.values() for place in places), *[self.group] * bool(self.group)]
+
+    @cached_property
+    def form(self) -> list[str]:
+        """What stands before, between and after the columns of a line, if the separator is a whole line."""
+        parts = IN_BRACES.split(self.separator)[::2]
+        return parts if len(parts) > 1 else []
+
+    @property
+    def _numbers(self) -> str:
+        """An example of what may be chosen."""
+        return ",".join(f"{name}={number}" for number, name in enumerate(self.names, start=1))
+
+    @property
+    def _a_line(self) -> str:
+        """An example of a separator that is a whole line."""
+        return " ".join(f"{name.upper()}: {{{name}}}" for name in self.names)
+
+    def written(self, row: TextRow) -> dict[str, str | list[str]]:
+        """Return a row as an object of JSON lines, which `text_table.read_table` reads with the columns of `kept`."""
+        texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
+        fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
+        return fields | ({GROUP: row.group} if self.group else {})
+
+    @property
+    def kept(self) -> Columns:
+        """Columns of the rows that `written` returns."""
+        return replace(self, group=GROUP if self.group else "", chosen="", separator="")
+
+    def of_cells(self, cells: Any, where: str) -> tuple[str, str, str]:
+        """Return both columns and the group of a row; UserError if it lacks one."""
+        fields = self._by_number(cells, where) if isinstance(cells, list) else cells
+        if not isinstance(fields, dict) or not fields.keys() >= {*self.read}:
+            found = f"the keys {show(sorted(fields))}" if isinstance(fields, dict) else show(fields)
+            expected = f"a JSON object with {' and '.join(map(json.dumps, self.read))}"
+            raise UserError(f"{where}: found {found}; expected {expected}; --data.columns chooses other keys")
+        group = (self._text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
+        (second,) = self.places[self.second] if self.second else ("",)
+        return self._first(fields, where), self._text(fields[second], second, where) if second else "", group
+
+    def source(self, cells: Cells, where: str) -> str:
+        """Return the first column of a row that may lack the others, as a line; two texts with a tab between them."""
+        if isinstance(cells, list) and not self.chosen:
+            without = int(self.group) - 1 if self.group.isdecimal() and len(cells) > len(self.names) else len(cells)
+            rest = cells[:without] + cells[without + 1 :]
+            most = 2 if self.two_texts else 1
+            return TAB.join(rest[:most] if len(rest) == most + 1 else rest)
+        if len(cells) == 1 and isinstance(cells, list):
+            return cells[0]
+        fields = dict(_numbered(cells)) if isinstance(cells, list) else cells
+        if missing := [place for place in self.places[self.first] if place not in fields]:
+            raise UserError(f"{where}: no column {missing[0]} in {show(cells)}; expected the {self.first}")
+        return one_line(self._first(fields, where).replace(BETWEEN, TAB))
+
+    def _first(self, fields: Mapping[str, Any], where: str) -> str:
+        texts = [(place, fields[place]) for place in self.places[self.first]]
+        if self.two_texts and len(texts) == 1 and isinstance(texts[0][1], list) and len(texts[0][1]) == 2:
+            texts = [(texts[0][0], text) for text in texts[0][1]]
+        return BETWEEN.join(self._text(text, place, where) for place, text in texts)
+
+    def _text(self, value: object, column: str, where: str) -> str:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)  # labels are often numbers
+        if self.words and isinstance(value, list) and all(isinstance(word, str) for word in value):
+            value = " ".join("_".join(word.split()) for word in value)
+        if not isinstance(value, str):
+            raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
+        refuse_separator(value, where)
+        return value
+
+    def _by_number(self, cells: Sequence[str], where: str) -> dict[str, Any]:
+        """Return the columns of a row of a file that does not name them; UserError if they are too many or few."""
+        found = f"{len(cells)} column{'s' * (len(cells) != 1)} in {show(TAB.join(cells))}"
+        if self.chosen:
+            fields = dict(_numbered(cells))
+            if missing := [place for place in self.read if place not in fields]:
+                raise UserError(f"{where}: found {found}; no column {missing[0]} (--data.columns, --data.group)")
+            return fields
+        rest: list[Any] = list(cells)
+        fields = {}
+        if self.group:
+            number = int(self.group) if self.group.isascii() and self.group.isdecimal() else 0
+            if not 1 <= number <= len(rest):
+                raise UserError(
+                    f"{where}: --data.group {show(self.group)}; expected the number of a TSV column, 1 to {len(rest)}, "
+                    "or '' for no groups"
+                )
+            fields[self.group] = rest.pop(number - 1).strip()
+        if self.two_texts and len(rest) == len(self.names) + 1:
+            rest = [rest[:2], *rest[2:]]
+        if len(rest) != len(self.names):
+            more = f", or two texts, {self.first}<TAB>{self.first}<TAB>{self.second}" if self.two_texts else ""
+            more += ", and that of --data.group" if self.group else ""
+            remedy = f"--data.columns {self._numbers} chooses columns"
+            if len(cells) == 1:
+                remedy = f"--data.separator names another separator: ';' or '{self._a_line}'"
+            if cells[0].lstrip().startswith("{"):
+                remedy = "the name of a file of JSON lines ends in .jsonl"
+            expected = f"{len(self.names)}, {'<TAB>'.join(self.names)}{more}"
+            raise UserError(f"{where}: found {found}; expected {expected}; {remedy}")
+        return fields | dict(zip(self.names, rest, strict=True))
+
+    def cells(self, text: str, where: str) -> list[str]:
+        """Return the columns of a line in their order."""
+        if not self.form:
+            return text.split(self.separator.replace(r"\t", TAB) or TAB)
+        before, *between, after = self.form
+        cells, rest = list[str](), text.removeprefix(before)
+        fits = text.startswith(before) and rest.endswith(after)
+        for literal in between:
+            cell, there, rest = rest.partition(literal)
+            cells, fits = [*cells, cell], fits and bool(there)
+        if not fits:
+            raise OtherFormError(
+                f"{where}: found {show(text)}; expected a line of the form {show(self.separator)}", text
+            )
+        return [*cells, rest.removesuffix(after)]
+
+
+def records(lines: Lines, columns: Columns, *, name: str) -> Iterator[tuple[int, Cells | UserError | None]]:
+    """Yield the number of the first line of each row of the file `name`, and its columns, None for a blank line, or
+    what is wrong with it.
+    """
+    header: list[str] | None = None
+    form, first = IN_BRACES.findall(columns.separator), True
+    for number, cells in _cut(columns, lines, name=name):
+        if first and isinstance(cells, list) and not form:
+            header, first = _header(columns, cells, f"{name}:{number}"), False
+            if header:
+                continue
+        names = header or form
+        if isinstance(cells, list) and header and len(header) != len(cells):
+            found = f"{len(cells)} columns in {show(TAB.join(cells))}"
+            yield number, UserError(f"{name}:{number}: found {found}; expected {len(header)}, as in the first line")
+        elif isinstance(cells, list) and names:
+            fields = dict(_numbered(cells))
+            for column, cell in zip(names, cells, strict=True):
+                fields[column] = [fields[column], cell] if column in fields and columns.two_texts else cell
+            yield number, fields
+        else:
+            yield number, cells
+
+
+def _header(columns: Columns, cells: Sequence[str], where: str) -> list[str]:
+    """Return the names of the columns, if they are the first line."""
+    found = [cell.strip() for cell in cells]
+    if not columns.chosen:
+        known = [name.lower() if name.lower() in columns.names else name for name in found]
+        return known if len(known) > 1 and {*known} >= {*columns.names} else []
+    named = [place for place in columns.read if not place.isdecimal()]
+    if len(found) == 1 and found[0] not in named:  # a file of the first column alone
+        return []
+    if missing := [place for place in named if place not in found]:
+        near = suggestion(missing[0], found)
+        raise UserError(f"{where}: no column {show(missing[0])} in {show(found)}{near}; expected the names of columns")
+    return found if named else []
+
+
+def _cut(columns: Columns, lines: Lines, *, name: str) -> Iterator[tuple[int, Any]]:
+    """Yield the columns of each line, or of each record of CSV; of a line of JSON what it says."""
+    if ending(name) == CSV and not columns.form:
+        yield from _csv(lines, name, separator=columns.separator.replace(r"\t", TAB) or COMMA)
+        return
+    cut = _of_json if ending(name) in JSON_LINES else columns.cells
+    for number, text in lines:
+        if isinstance(text, UserError):
+            yield number, text
+            continue
+        try:
+            yield number, cut(text, f"{name}:{number}") if text.strip() else None
+        except UserError as error:
+            yield number, error
+
+
+def _numbered(cells: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    yield from ((str(number), cell) for number, cell in enumerate(cells, start=1))
+
+
+def _of_json(text: str, where: str) -> dict[str, Any]:
+    fields = parse_json(text, where=where)
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: found {show(fields)}; expected a JSON object")
+    return fields
+
+
+def _csv(lines: Lines, name: str, *, separator: str) -> Iterator[tuple[int, list[str] | None]]:
+    """Yield the number of the first line of each record and its cells, None for a blank line."""
+    number = 0
+
+    def text_lines() -> Iterator[str]:
+        nonlocal number
+        for number, text in lines:  # noqa: B007
+            if isinstance(text, UserError):
+                raise text
+            yield f"{text}\n"
+
+    if len(separator) != 1:
+        raise UserError(f"--data.separator {show(separator)}: expected one character for {name}")
+    reader, first = csv.reader(text_lines(), delimiter=separator, strict=True), 1
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise UserError(f"{name}:{first}: no CSV ({error}); expected a quote after each quoted column") from error
+        if cells is None:
+            return
+        yield first, list(map(one_line, cells)) if "".join(cells).strip() else None
+        first = number + 1
+
+
+def refuse_separator(text: str, where: str) -> None:
+    """UserError for a text with the character that stands between two texts."""
+    if BETWEEN in text:
+        raise UserError(f"{where}: the control character 0x1f in {show(text)}; expected none")
