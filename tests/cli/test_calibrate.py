@@ -201,11 +201,28 @@ def test_a_damaged_calibration_is_one_line_that_names_it(run, tmp_path, capsys):
     assert main(["evaluate", str(run), "--no-calibration"]) == 0
 
 
-def test_plots_have_the_depth_of_training(run, monkeypatch):
-    monkeypatch.setattr("universal_transformer.cli.plot.draw", lambda *_, **__: run)
-    assert calibrate(run) == 0
+def test_plots_have_the_depth_that_evaluate_uses(run, monkeypatch):
+    drawn = []
+
+    def draw(*given, count, options):
+        drawn.append((given[2].max_steps, count, options.max_steps))
+        return run
+
+    monkeypatch.setattr("universal_transformer.cli.plot.draw", draw)
     assert main(["plot", str(run)]) == 0
+    assert calibrate(run) == 0
+    assert main(["plot", str(run), "--stories", "2"]) == 0
+    assert drawn == [(3, 1, None), (1, 2, 1)]
     assert json.loads((run / "report.json").read_text())["max_steps"] == 3
+    assert json.loads((run / "report-calibrated.json").read_text())["max_steps"] == 1
+
+
+def test_a_report_of_an_earlier_calibration_is_not_drawn(run, capsys, monkeypatch):
+    monkeypatch.setattr("universal_transformer.cli.plot.draw", lambda *_, **__: run)
+    for tolerance in ("0.5", "0.6", "0.6"):
+        assert calibrate(run, tolerance=tolerance) == 0
+        assert main(["plot", str(run)]) == 0
+    assert capsys.readouterr().err.count("evaluating first") == 2
 
 
 def test_an_export_has_the_depth_of_training_and_says_so(run, capsys, monkeypatch):

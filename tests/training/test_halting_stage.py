@@ -208,7 +208,7 @@ def test_tensors_that_are_not_those_of_the_run_are_named(staged):
 
 
 @pytest.mark.usefixtures("loaded_once")
-@pytest.mark.parametrize(("name", "halts"), [("copy", False), ("demo", True)])
+@pytest.mark.parametrize(("name", "halts"), [("copy", False), ("babi-halting", True)])
 def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys, name, halts):
     few = ["--max-updates", "1", "--batch-tokens", "256"]
     assert main(["train", name, "--stage", "halting", "--dry-run", *few]) == 0

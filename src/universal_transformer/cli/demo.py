@@ -1,4 +1,4 @@
-"""``ut demo``: train, test and plot the embedded default; after an interruption, the next call continues."""
+"""``ut demo``: train, calibrate, test and plot stories; after an interruption, the next call continues."""
 
 from __future__ import annotations
 
@@ -12,28 +12,41 @@ from universal_transformer.files import quoted
 from universal_transformer.runs.folder import CONFIG
 
 RECIPE, FOLDER = "stories", "runs/demo"
-MINUTES = 3.0
-"""Of training; the installation, the test and the plots come on top."""
+CHANGES = {
+    "training.minutes": 3.0,  # the installation, the calibration, the test and the plots come on top
+    "model.depth.max_steps": 4,
+    "model.halting.side": "none",
+    "training.step_loss": "mean",
+}
+"""A fixed depth with the loss after each step; the calibration then lets each position stop: docs/depth.md."""
+TOLERANCE, RULE = "1%", "confidence"
+"""Of the calibration. Of the exits, this one saves most steps on stories: notebook/depth_rules.md."""
+STORIES = 3
+"""Examples in the report: one for each number of supporting facts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train a small model on generated stories in a few minutes, test it, and plot its steps."""
+    """Train a small model on generated stories in a few minutes, let its positions stop early, test and plot it."""
 
     run: Folder = FOLDER
     """Where it is kept."""
 
     def __call__(self) -> int:
-        """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
+        """Train or continue, unless the run is finished; calibrate, evaluate, plot; return 130 when interrupted."""
         folder = Path(self.run)
         if not _train(folder):
             note(f"call {_command(folder)} again to continue")
             return INTERRUPTED
+        from universal_transformer.cli.calibrate import Calibrate
         from universal_transformer.cli.evaluate import Evaluate
         from universal_transformer.cli.plot import Plot
+        from universal_transformer.evaluation.calibration import CALIBRATION
 
-        Evaluate(run=self.run, calibration=False)()
-        Plot(run=self.run)()
+        if not (folder / CALIBRATION).is_file():
+            Calibrate(run=self.run, tolerance=TOLERANCE, rule=RULE)()
+        Evaluate(run=self.run)()
+        Plot(run=self.run, stories=STORIES)()
         print(f"open the report in a browser; your own stories: ut predict {quoted(folder)} FILE")
         return 0
 
@@ -46,7 +59,7 @@ def _train(folder: Path) -> bool:
     from universal_transformer.typed import replaced
 
     resume = (folder / CONFIG).is_file()
-    config = read_config(folder) if resume else replaced(RECIPES[RECIPE](), {"training.minutes": MINUTES})
+    config = read_config(folder) if resume else replaced(RECIPES[RECIPE](), CHANGES)
     if config.recipe != RECIPE:
         raise UserError(f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run")
     if is_finished(folder):

@@ -29,6 +29,7 @@ from universal_transformer.runs.folder import BASELINE, METRICS
 from universal_transformer.runs.opened import OwnTests, open_with_task
 
 if TYPE_CHECKING:
+    from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
     from universal_transformer.runs.opened import Run
@@ -88,6 +89,16 @@ class Evaluate(Scoring, Answering, OfRun):
             say(f"written to {path}")
         return 0
 
+    def inference(self, run: Run) -> tuple[DecodingOptions, str]:
+        """Return depth and search, with the depth of the run's calibration, and a note on it (`calibrated`)."""
+        from universal_transformer.evaluation.calibration import calibrated
+
+        options = self.decoding()
+        if not self.calibration:
+            return options, ""
+        unlike = f"--data {self.data}" if self.data else ""
+        return calibrated(run.folder, options, model=run.folder / MODEL, unlike=unlike)
+
     def file_name(self, *, calibrated: bool) -> str:
         """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
         chosen = {
@@ -108,27 +119,21 @@ class Evaluate(Scoring, Answering, OfRun):
         return "-".join(["report", *parts]) + ".json"
 
 
-def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple[Report, str]:
-    """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its name."""
+def evaluate_run(run: Run, task: Task, options: Evaluate) -> tuple[Report, str]:
+    """Evaluate as ``ut evaluate RUN`` does; return the report and its name."""
     from universal_transformer.decoding.options import DecodingOptions
-    from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.evaluation.metrics import metric_of
 
-    options = options or Evaluate(run=str(run.folder), calibration=False)
     baseline, metric = run.folder / BASELINE, metric_of(task)  # a pretrained model has no baseline
     metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
-    inference = options.decoding()
-    found, note = inference, ""
-    if options.calibration:
-        unlike = f"--data {options.data}" if options.data else ""
-        found, note = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
+    inference, note = options.inference(run)
     with progress_bar() as progress:
         report = evaluate(
             run.model,
             task,
             Selection(options.split, options.limit),
-            options=found,
+            options=inference,
             batch_tokens=options.batch_tokens,
             baseline=metric.statistics.load(baseline, run.model.config) if baseline.exists() else None,
             progress=progress,
@@ -136,11 +141,11 @@ def evaluate_run(run: Run, task: Task, options: Evaluate | None = None) -> tuple
     if options.attention:
         from universal_transformer.evaluation.attention_mass import attention_by_supports
 
-        measured = attention_by_supports(run.model, task, Selection(options.split, options.limit), options=found)
+        measured = attention_by_supports(run.model, task, Selection(options.split, options.limit), options=inference)
         report = dataclasses.replace(report, attention=measured)
     if note:
         report = dataclasses.replace(report, notes=(*report.notes, note))
-    return report, options.file_name(calibrated=found != inference)
+    return report, options.file_name(calibrated=inference != options.decoding())
 
 
 def save_report(report: Report, run: Run, *, name: str) -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from universal_transformer.cli.output import FAILED, note, say
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.errors import UserError
+from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import FOLDER, PAGE, known, names
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Models:
 
 def score_sample(folder: Path, sample: Sample) -> Figures:
     """Return what the pretrained model in `folder` scores on a sample of its test."""
+    from universal_transformer.decoding.options import DecodingOptions
+    from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.runs.opened import load_task, open_run
     from universal_transformer.training.run_config import RunConfig
@@ -58,7 +61,8 @@ def score_sample(folder: Path, sample: Sample) -> Figures:
     fields["data"]["fields"] |= sample.data
     config = RunConfig.from_dict(fields, name=f"the sample of {folder.name}")
     task = load_task(dataclasses.replace(run, config=config))
-    return evaluate(run.model, task, Selection(limit=sample.limit)).figures
+    options, _ = calibrated(folder, DecodingOptions(), model=folder / MODEL)
+    return evaluate(run.model, task, Selection(limit=sample.limit), options=options).figures
 
 
 def _check(name: str) -> bool:

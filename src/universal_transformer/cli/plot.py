@@ -10,10 +10,11 @@ from universal_transformer.cli.output import note, say
 from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
-from universal_transformer.runs.folder import METRICS, REPORT
+from universal_transformer.runs.folder import METRICS
 from universal_transformer.typed import Positive
 
 if TYPE_CHECKING:
+    from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.report import Report
     from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(OnData, OfRun):
-    """Write the report of a run: RUN/report.html and RUN/plots/*.svg."""
+    """Write the report of a run, at the depth that ut evaluate RUN uses: RUN/report.html and RUN/plots/*.svg."""
 
     stories: Positive = 1
     """Examples to show."""
@@ -30,34 +31,36 @@ class Plot(OnData, OfRun):
 
     def __call__(self) -> int:
         """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
-        from universal_transformer.cli.evaluate import evaluate_run, save_report
+        from universal_transformer.cli.evaluate import Evaluate, evaluate_run, save_report
         from universal_transformer.evaluation.report import Report
         from universal_transformer.runs.opened import open_with_task
 
         folder = find(self.run)
         run, task = open_with_task(folder, data_dir=self.data_dir)
         metrics_of(run)  # refused before the work, if they are not sound
-        if (run.reports / REPORT).is_file() and not self.again:
-            report = Report.load(run.reports / REPORT)
-        else:
+        evaluation = Evaluate(run=self.run)
+        inference, depth = evaluation.inference(run)
+        path = run.reports / evaluation.file_name(calibrated=inference != evaluation.decoding())
+        report = Report.load(path) if path.is_file() and not self.again else None
+        if report is None or (depth and depth not in report.notes):  # of an earlier calibration
             note(f"evaluating first, as ut evaluate {quoted(folder)} does")
-            report, name = evaluate_run(run, task)
+            report, name = evaluate_run(run, task, evaluation)
             save_report(report, run, name=name)
-        say(f"report: {draw(run, task, report, count=self.stories)}")
+        say(f"report: {draw(run, task, report, count=self.stories, options=inference)}")
         return 0
 
 
-def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
+def draw(run: Run, task: Task, report: Report, *, count: int, options: DecodingOptions) -> Path:
     """Write the page about `report`, with `count` examples in detail; return its path."""
     from universal_transformer.explore.episode_figures import watch
     from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
 
-    examples = choose_examples(run.model, task, count=count)
+    examples = choose_examples(run.model, task, count=count, options=options)
     return write_report(
         run.reports,
         report=report,
-        stories=[examine(run.model, run.codec, example) for example in examples],
+        stories=[examine(run.model, run.codec, example, options=options) for example in examples],
         metrics=metrics_of(run),
         episode=watch(run.model, task) if task.episodes else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from math import exp
 from typing import Any
 
@@ -14,6 +15,7 @@ from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frame
 from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding import DecodingOptions, Sampling
 from universal_transformer.decoding.generation import evaluating
+from universal_transformer.decoding.options import DEFAULTS
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.tensors import batch_of, target_ids
@@ -84,8 +86,8 @@ class Story:
         return f"model: {label(self.output)}{self.certainty}{right}"
 
 
-def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
-    """Run `model` on one example and return its steps, attention and output.
+def examine(model: Model, codec: Codec[Any, Any], example: Example, *, options: DecodingOptions = DEFAULTS) -> Story:
+    """Run `model` on one example at the depth of `options`; return its steps, attention and output.
 
     A language model reads the first part of the example and continues it. A picture is sampled at temperature 1: the
     likeliest pixels one after the other are no likely picture.
@@ -94,13 +96,14 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     if not config.max_steps:
         raise UserError(f"a model of kind {config.kind} has no depth: there are no steps to show")
     asked = example if isinstance(example.target, int) else replace(example, target=())
-    options = DecodingOptions(sampling=Sampling(temperature=1.0)) if codec.target.draws else DecodingOptions()
+    if codec.target.draws:
+        options = replace(options, sampling=Sampling(temperature=1.0))
     if model.source is None:
         coordinates = config.coordinates
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
         prompt = target_ids(example)[: max(1, min(PROMPT, longest // 2))]
         asked = replace(example, source=(), target=prompt)
-        options = DecodingOptions(max_new_tokens=min(CONTINUATION, longest - len(prompt)))
+        options = replace(options, max_new_tokens=min(CONTINUATION, longest - len(prompt)))
     (answer,) = predict(model, codec, [asked], options=options)
     places = codec.source.reading_order(len(answer.tokens))
     output_steps = tuple(token.steps or 0.0 for token in answer.output)
@@ -108,7 +111,7 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
         labels=tuple(token.text for token in answer.tokens),
         steps=tuple(answer.steps),
         max_steps=int(max((*answer.steps, *output_steps))) if config.by_length(decoder=False) else config.max_steps,
-        halting=config.halts,
+        halting=config.halts or options.exit is not None,
         facts=codec.source.several_lines,
         supports=tuple(place for place, row in enumerate(places) if row in example.supports),
         output=answer.text,
@@ -117,15 +120,15 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example) -> Story:
     )
     with evaluating(model):
         if not config.decodes:
-            return _classified(story, model, codec, example, answer)
-        return _written(story, model, codec, example, answer)
+            return _classified(story, model, codec, example, answer, options=options)
+        return _written(story, model, codec, example, answer, options=options)
 
 
-def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example]:
+def choose_examples(model: Model, task: Task, *, count: int = 1, options: DecodingOptions = DEFAULTS) -> list[Example]:
     """Return test examples to show, the same in each call; none for a model without depth.
 
-    Of questions about facts that fit a page, they have the most supporting facts, and are answered correctly with the
-    highest probability. Other examples are evenly spread over the test set.
+    Of questions about facts that fit a page, the first has the most supporting facts, the next one fewer, and so on in
+    turn; each is answered correctly with the highest probability. Other examples are evenly spread over the test set.
     """
     if not model.config.max_steps:
         return []
@@ -136,22 +139,36 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
         return spread(examples, count=count)
     fitting = [found for found in examples if len(found.source) in SHOWN]
     pool = fitting or sorted(examples, key=lambda found: len(found.source))[:SEARCHED]
-    most = max(len(found.supports) for found in pool)
-    pool = [found for found in pool if len(found.supports) == most][:SEARCHED]
-    answers = list(predict(model, task.codec, pool))
-    wrong = [answer.written != found.target for found, answer in zip(pool, answers, strict=True)]
-    order = sorted(range(len(pool)), key=lambda place: (wrong[place], -answers[place].score))
-    return [pool[place] for place in order[:count]]
+    by_supports: dict[int, list[Example]] = {}
+    for found in pool:
+        by_supports.setdefault(len(found.supports), []).append(found)
+    ranked: list[list[Example]] = []
+    for supports in sorted(by_supports, reverse=True)[:count]:
+        group = by_supports[supports][:SEARCHED]
+        answers = list(predict(model, task.codec, group, options=options))
+        wrong = [answer.written != found.target for found, answer in zip(group, answers, strict=True)]
+        order = sorted(range(len(group)), key=lambda place: (wrong[place], -answers[place].score))
+        ranked.append([group[place] for place in order[:count]])
+    in_turn = (found for turn in zip_longest(*ranked) for found in turn if found is not None)
+    return list(islice(in_turn, count))
 
 
-def _classified(story: Story, model: Model, codec: Codec[Any, Any], example: Example, answer: Prediction) -> Story:
+def _classified(
+    story: Story,
+    model: Model,
+    codec: Codec[Any, Any],
+    example: Example,
+    answer: Prediction,
+    *,
+    options: DecodingOptions,
+) -> Story:
     """Return a story with its probability, and the attention of the source positions."""
     text, truth, log_probability = answer.text, example.target, answer.score
     if not isinstance(truth, int):  # positions without a class are not shown
         scored = [place for place, index in enumerate(target_ids(example)) if index != PADDING]
         classes = [index if place in scored else PADDING for place, index in enumerate(answer.written)]
         text, log_probability = codec.render(classes), sum(answer.output[place].score or 0.0 for place in scored)
-    output = model(_source(example, model), keep=Kept(attention=True))
+    output = model(_source(example, model), keep=Kept(attention=True), **vars(options.depth))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
     order = list(codec.source.reading_order(len(story.labels)))
@@ -169,7 +186,15 @@ def _classified(story: Story, model: Model, codec: Codec[Any, Any], example: Exa
     )
 
 
-def _written(story: Story, model: Model, codec: Codec[Any, Any], example: Example, answer: Prediction) -> Story:
+def _written(
+    story: Story,
+    model: Model,
+    codec: Codec[Any, Any],
+    example: Example,
+    answer: Prediction,
+    *,
+    options: DecodingOptions,
+) -> Story:
     """Return a story with the true answer, and the picture or the frames that were read or written."""
     if isinstance(example.target, np.ndarray):
         unfinished = "" if answer.finished else ", without a stop"
@@ -185,7 +210,7 @@ def _written(story: Story, model: Model, codec: Codec[Any, Any], example: Exampl
         return replace(story, answer=right)
     source = _source(example, model)
     written = torch.tensor([[*answer.written, *([end] if answer.finished else [])]], device=source.device)
-    output = model(source, written, keep=Kept(attention=True))
+    output = model(source, written, keep=Kept(attention=True), **vars(options.depth))
     assert output.decoder is not None
     assert output.decoder.cross_attention is not None
     attention = output.decoder.cross_attention[-1, 0].mean(dim=0).float().cpu().numpy()

@@ -6,6 +6,7 @@ file                     what it holds
 ``card.json``            what the model is, and its figures (`card.Card`)
 ``card.md``              the same, to read
 ``config.json``          configuration of its run
+``calibration.json``     the depth that it takes, if it was calibrated
 ``model/``               weights, codec, and a manifest with the SHA-256 of each
 ======================== ==========================================================
 
