@@ -35,6 +35,14 @@ TITLES: dict[str, str] = {
 }
 """Model of a row -> its title. "Transformer" has the width and the depth of the UT, and so equal compute."""
 
+FIXED_LENGTH = "fixed_length"
+"""The metric of tables 4 to 6."""
+CHARACTERS = """
+Character accuracy is the part of the places of a target that have the right symbol, the mean over the examples. What an
+answer has after the length of its target is not counted, because a Neural GPU writes no more; `ut evaluate` counts it
+as wrong."""
+"""What this metric is, for the page of a table."""
+
 LONG_MODELS = ("lstm", "transformer", "ut", "ut-halting")
 """The models that the paper compares, which tables 4 to 6 train to their end."""
 
@@ -92,6 +100,8 @@ class ResultTable:
     """Where the protocol of our runs differs from the paper's, one sentence each."""
     headline: str = ""
     """Group of the test set that summarises a run; empty: the mean over all groups."""
+    metric: str | None = None
+    """Name of the metric of its rows, if not that of their tasks."""
     measure: Callable[[Model, Task], Figures] | None = None
     """How a trained model is measured, if not by the scores of its task on the test sets."""
     curves: Callable[[Sequence[Result]], Curves] | None = None

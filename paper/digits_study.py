@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paper.definition import Column, Grid, ResultTable, recipe_rows, titles
+from paper.definition import CHARACTERS, FIXED_LENGTH, Column, Grid, ResultTable, recipe_rows, titles
 
 _MODELS = titles("ut", "distance-positions")
 _PROBLEMS = ("parity", "prefix-parity", "sorting", "multiplication")
@@ -19,7 +19,9 @@ Problems on digits that the paper does not have, trained on sources of up to 40 
 is answered with one digit; of prefix parity the answer has the parity of each prefix of the source. Multiplication is
 of a long number and one digit. The row distance positions has the recipes of table 4 with rotary positions. Of these,
 multiplication has a constant learning rate and a running mean of the weights, the others a cosine to 0. Factors and
-products are written with the last digit first there. Scores are of free-running greedy output.""",
+products are written with the last digit first there. Scores are of free-running greedy output."""
+    + CHARACTERS,
+    metric=FIXED_LENGTH,
     grids=[
         Grid(
             title=f"{name.capitalize().replace('-', ' ')}, by length",

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from paper import printed
-from paper.definition import LONG_MODELS, Column, Grid, ResultTable, recipe_rows, titles, to_the_end
+from paper.definition import (
+    CHARACTERS,
+    FIXED_LENGTH,
+    LONG_MODELS,
+    Column,
+    Grid,
+    ResultTable,
+    recipe_rows,
+    titles,
+    to_the_end,
+)
 from universal_transformer.recipes import RECIPES, Recipe
 
 _MODELS = titles(
@@ -45,7 +55,9 @@ TABLE4 = ResultTable(
     introduction="""\
 Copy, reversal and addition of digits, trained on sources of up to 40 symbols, tested on sources of 400. Scores are of
 free-running greedy output. "Transformer" has the width and the depth of the Universal Transformer; the small one is
-narrower, so that it has as many parameters. Only the Neural GPU has a curriculum, as in the paper.""",
+narrower, so that it has as many parameters. Only the Neural GPU has a curriculum, as in the paper."""
+    + CHARACTERS,
+    metric=FIXED_LENGTH,
     grids=[
         Grid(
             title="Sources of 400 symbols",

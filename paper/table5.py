@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paper import printed
-from paper.definition import LONG_MODELS, Column, Grid, ResultTable, recipe_rows, titles, to_the_end
+from paper.definition import (
+    CHARACTERS,
+    FIXED_LENGTH,
+    LONG_MODELS,
+    Column,
+    Grid,
+    ResultTable,
+    recipe_rows,
+    titles,
+    to_the_end,
+)
 from paper.printed import Cell
 
 _MODELS = titles(
@@ -38,7 +48,9 @@ def _table(
         introduction="""\
 Scores are of free-running greedy output on sources of the greatest length and nesting; training mixes all lengths and
 nestings, without a curriculum. "Transformer" has the width and the depth of the Universal Transformer; the small one is
-narrower, so that it has as many parameters.""",
+narrower, so that it has as many parameters."""
+        + CHARACTERS,
+        metric=FIXED_LENGTH,
         grids=[
             Grid(
                 title=title.capitalize(),

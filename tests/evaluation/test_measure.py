@@ -18,7 +18,6 @@ from universal_transformer.evaluation.measure import Selection, evaluate, natura
 from universal_transformer.evaluation.metrics import METRICS, Inference
 from universal_transformer.evaluation.metrics.bleu import corpus_scores
 from universal_transformer.evaluation.metrics.classes import macro_f1
-from universal_transformer.evaluation.metrics.sequence import character_accuracy, sequence_accuracy
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.trivial import TrivialBaseline
@@ -267,7 +266,7 @@ def test_only_a_side_that_halts_and_has_several_steps_can_collapse(copying, fiel
     for name, parameter in model.named_parameters():
         if "halting" in name:
             torch.nn.init.constant_(parameter, -30.0 if "bias" in name else 0.0)
-    warnings = evaluate(model, copying, Selection(limit=20)).warnings
+    warnings = [text for text in evaluate(model, copying, Selection(limit=20)).warnings if "collapsed" in text]
     assert [text.split("all ")[1].split()[0] for text in warnings] == warned
     assert all("go on to the cap" in text for text in warnings)
 
@@ -327,17 +326,17 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
     model = model_for(copying, halting=halting)
     report = evaluate(model, copying)
     for row in report.rows:
-        characters, sequences, positions = [], [], 0
+        hits, places, sequences, positions = 0, 0, [], 0
         for example in copying.test["test"]:
             if example.group != row.group:
                 continue
-            found = generate(model, torch.tensor([example.source]), DecodingOptions(max_new_tokens=14))[0]
+            found = generate(model, torch.tensor([example.source]))[0]
             target = list(example.target[:-1])
-            hits = [place < len(found.tokens) and found.tokens[place] == token for place, token in enumerate(target)]
-            characters.append(sum(hits) / len(target))
+            hits += sum(left == right for left, right in zip(found.tokens, target, strict=False))
+            places += max(len(found.tokens), len(target))
             sequences.append(found.tokens == target)
             positions += len(example.source)
-        assert row.metrics["character_accuracy"] == pytest.approx(np.mean(characters))
+        assert row.metrics["character_accuracy"] == pytest.approx(hits / places)
         assert row.metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
         assert row.steps[0].num_positions == positions
     assert [row.group for row in report.rows] == ["length 5", "length 12"]
@@ -360,17 +359,12 @@ def limited(task, *, limit, metric="sequence", targets=(5, 40)):
 @pytest.mark.parametrize("limit", [20, 60])
 def test_exact_matches_have_the_limit_of_prediction(copying, limit):
     model, task = limited(copying, limit=limit)
-    characters, sequences, cut = [], [], 0
-    for example in task.test["test"]:
-        (found,) = generate(model, torch.tensor([example.source]))
-        characters.append(character_accuracy(found.tokens, example.target[:-1]))
-        sequences.append(sequence_accuracy(found.tokens, example.target[:-1]))
-        cut += len(example.target) >= limit and not found.finished
+    written = [generate(model, torch.tensor([example.source]))[0] for example in task.test["test"]]
     report = evaluate(model, task)
-    assert report.totals[0].metrics["character_accuracy"] == pytest.approx(np.mean(characters))
-    assert report.totals[0].metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
-    assert report.totals[0].unfinished == cut
-    assert (cut > 0) == (limit == 20)
+    steps, tokens = report.steps("decoder"), sum(len(found.tokens) + found.finished for found in written)
+    assert steps.num_positions == tokens
+    assert report.totals[0].unfinished == sum(not found.finished for found in written) > 0
+    assert max(len(found.tokens) for found in written) == limit
 
 
 def test_a_learned_table_of_positions_limits_answers_and_cuts_them(copying):
@@ -380,7 +374,7 @@ def test_a_learned_table_of_positions_limits_answers_and_cuts_them(copying):
     torch.manual_seed(3)
     model = build(replaced(model.config, table)).eval()
     assert evaluate(model, task).totals[0].unfinished == 4
-    answers = METRICS["sequence"](task).answers(Inference(model, DecodingOptions(), whole=True), task.test["test"])
+    answers = METRICS["sequence"](task).answers(Inference(model, DecodingOptions()), task.test["test"])
     assert [len(one.answer) for one in answers] == [12] * 4
 
 
@@ -399,7 +393,7 @@ def test_answers_that_reached_the_limit_are_counted_and_warned_about_once(copyin
     assert warning.startswith("4 of 4 answers (100.0%) reached the limit of their length without an end")
     assert "--max-new-tokens" in warning
     longer = evaluate(model, task, options=DecodingOptions(max_new_tokens=50))
-    assert longer.totals[0].unfinished == (0 if metric == "sequence" else 4)
+    assert longer.totals[0].unfinished == 4
 
 
 def test_decoder_steps_are_those_generation_made(copying):
@@ -409,7 +403,7 @@ def test_decoder_steps_are_those_generation_made(copying):
     limit = 6
     found = generate(model, source, DecodingOptions(max_new_tokens=limit))
     task = dataclasses.replace(copying, test={"test": examples[: len(source)]})
-    report = evaluate(model, task)
+    report = evaluate(model, task, options=DecodingOptions(max_new_tokens=limit))
     total = sum(output.steps * (len(output.tokens) + output.finished) for output in found)
     steps = report.steps("decoder")
     assert steps.mean * steps.num_positions == pytest.approx(total)
@@ -423,8 +417,7 @@ def test_sequences_and_their_steps_do_not_depend_on_their_batch(copying, halting
     assert evaluate(model, copying) == one_by_one
     writes = {example.group: 0 for example in copying.test["test"]}
     for example in copying.test["test"]:
-        options = DecodingOptions(max_new_tokens=len(example.target))
-        (found,) = generate(model, torch.tensor([example.source]), options)
+        (found,) = generate(model, torch.tensor([example.source]))
         writes[example.group] += len(found.tokens) + found.finished
     assert {row.group: row.steps[1].num_positions for row in one_by_one.rows} == writes
 

@@ -158,6 +158,23 @@ def test_the_training_plot_has_a_line_of_the_baseline_that_needs_no_model():
     assert "baseline" not in words(training_curve(METRICS))
 
 
+def test_the_training_plot_says_what_losses_and_errors_are():
+    """A training loss with dropout and smoothed labels is another one than that of validation, and a token error given
+    the right tokens says nothing about whole answers.
+    """
+    start = line_of("start", 0, writes="tokens", dropout=0.1, label_smoothing=0.1, baseline_metric=0.25)
+    lines = [start, line_of("update", 1, loss=2.0), line_of("update", 2, loss=1.0)]
+    lines += [
+        line_of("validation", n, error=0.04, cross_entropy=0.2, metric_name="sequence_accuracy", metric=0.6)
+        for n in (1, 2)
+    ]
+    losses, errors, accuracies = training_curve(lines).axes
+    assert [line.get_label() for line in losses.lines] == ["training, with dropout and smoothed labels", "validation"]
+    assert errors.get_ylabel() == "token error % (teacher forcing)"
+    assert accuracies.get_ylabel() == "validation sequence accuracy"
+    assert [list(line.get_ydata()) for line in accuracies.lines] == [[0.6, 0.6], [0.25, 0.25]]
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "text", ["$x_", r"\frac{$", "日本語 ☃", "a\nb\x1b[31m", "<script>", "x" * 500, "", "\u202e\U0001f600"]

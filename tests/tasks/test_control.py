@@ -26,7 +26,7 @@ from universal_transformer.tasks.environments import ENVIRONMENTS
 from universal_transformer.tasks.sides.listed import Classes
 from universal_transformer.tasks.sides.observations import MOST_FRAMES, Observations
 from universal_transformer.training.run_config import TrainingConfig
-from universal_transformer.training.validation import TaskMetric
+from universal_transformer.training.task_metric import TaskMetric
 
 FEW = {"train_episodes": 2, "validation_episodes": 1, "test_episodes": 3}
 POLE = ControlData(history=3, **FEW)  # a model that was not trained ends its episodes soon
@@ -156,7 +156,7 @@ def test_an_example_is_right_or_wrong_and_weights_are_chosen_without_acting():
     metric = metric_of(POLE.load())
     answers = [metric.sums(Example(source=(), target=1), given) for given in (1, 0)]
     assert [metric.example_score(one) for one in answers] == [1.0, 0.0]
-    assert TaskMetric.chosen(POLE.load(), TrainingConfig(max_updates=1, select_by="metric")) is None
+    assert TaskMetric.of(POLE.load(), TrainingConfig(max_updates=1, select_by="metric")) is None
 
 
 def test_the_depth_of_a_call_is_that_of_its_episodes():

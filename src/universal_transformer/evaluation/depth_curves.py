@@ -78,13 +78,11 @@ class Trials:
     progress: Progress | None
     total: int
     """Examples of all trials."""
-    whole: bool
-    """Whether answers are compared to their end (`Metric.answers`)."""
     done: int = 0
 
     def run(self, options: DecodingOptions) -> Outcome:
         """Run all batches."""
-        found, inference = Outcome(), Inference(self.model, options, whole=self.whole)
+        found, inference = Outcome(), Inference(self.model, options)
         with evaluating(self.model):
             for batch in self.batches:
                 start = time.perf_counter()
@@ -135,7 +133,7 @@ def calibrate(
     check_count(len(chosen), goal=goal, rules=len(settings), name=examples.split)
     batched = batches(model, chosen, batch_tokens=batch_tokens)
     runs = 1 + sum(map(len, settings.values())) + (TIMED - 1) * (1 + FASTEST)
-    trials = Trials(model, metric, batched, progress, runs * len(chosen), whole=goal.loss == "changed")
+    trials = Trials(model, metric, batched, progress, runs * len(chosen))
     before = trials.run(options)
     found = {setting: trials.run(setting.of(options)) for of_rule in settings.values() for setting in of_rule}
     lost = {setting: losses(before, after, loss=goal.loss, metric=metric) for setting, after in found.items()}

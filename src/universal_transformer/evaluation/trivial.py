@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from universal_transformer.data.example import Example, spread
+from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.errors import refuse
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.models.model_config import BaseConfig
@@ -39,6 +39,8 @@ class TrivialBaseline:
     """How often each class, or each token of the target vocabulary, occurs in the targets, by id."""
     target: tuple[NumberOf, ...] = ()
     """The most frequent target with its end id; empty for classes and for a language model."""
+    copies: bool = False
+    """Whether a source is a better answer than the most frequent target."""
 
     @classmethod
     def learn(cls: type[Baseline], examples: Iterable[Example], config: BaseConfig) -> Baseline:
@@ -73,7 +75,7 @@ class TrivialBaseline:
         counts = np.array(self.counts, dtype=np.float64) + 1
         return np.log(counts.sum()) - np.log(counts)
 
-    @property
+    @cached_property
     def most_frequent(self) -> int:
         """The most frequent class or token; the smallest id of several."""
         return self.counts.index(max(self.counts))
@@ -82,8 +84,16 @@ class TrivialBaseline:
         """Mean ``-log p`` over all ids of targets."""
         return float(self.nats[[*chain.from_iterable(targets)]].mean())
 
-    def always(self, render: Callable[[Any], str]) -> str:
-        """Say that the most frequent target, or class, is given to everything."""
+    def classes(self, source: Any) -> tuple[int, ...]:
+        """The class of each target of a source: the most frequent one."""
+        return (self.most_frequent,) * max(1, len(source))
+
+    def errors(self, example: Example) -> int:
+        """How many targets of an example have another class, or token, than the most frequent one."""
+        return sum(index not in (NO_CLASS, self.most_frequent) for index in target_classes(example))
+
+    def describe(self, render: Callable[[Any], str]) -> str:
+        """What is answered, in words: always the most frequent target or class."""
         what, answer = ("target", self.target[:-1]) if self.target else ("class", self.most_frequent)
         return f"always {show(render(answer), limit=MOST_SHOWN)}, the most frequent {what}"
 

@@ -35,6 +35,7 @@ from universal_transformer.explore.canvas import (
     shades,
 )
 from universal_transformer.files import counted
+from universal_transformer.training.validation import TEACHER_FORCED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,8 @@ MOST_ROWS = 100
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00")
 """Of the rules of a calibration, or of numbers of supporting facts, in their order."""
 MARKERS = "os^vDP"
+NOISE = {"dropout": "dropout", "label_smoothing": "smoothed labels"}
+"""What a loss of training has and one of validation has not, by fields of the first line of the metrics."""
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
 
@@ -168,11 +171,19 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
     seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
     updates = max((int(line.get("update", 0)) for line in metrics), default=0)
-    losses = [("training", loss, BLUE, 1.8, ""), *_validations(metrics, "cross_entropy")]
+    start = next((line for line in metrics if line.get("event") == "start"), {})
+    noise = [text for name, text in NOISE.items() if start.get(name)]
+    trained = f"training, with {' and '.join(noise)}" if noise else "training"
+    losses = [(trained, loss, BLUE, 1.8, ""), *_validations(metrics, "cross_entropy")]
     panels = [("loss (nats a target)", losses, _last(metrics, "baseline_cross_entropy"))]
     if _curve(metrics, "validation", "error"):
-        errors = _validations(metrics, "error", unit=100.0)
-        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=100.0)))
+        errors, writes = _validations(metrics, "error", unit=100.0), start.get("writes") == "tokens"
+        name = TEACHER_FORCED.format(" %") if writes else "validation error %"
+        panels.append((name, errors, _last(metrics, "baseline_error", unit=100.0)))
+    if measured := [line for line in metrics if line.get("metric_name") in scores()]:
+        name = scores()[measured[-1]["metric_name"]].title
+        shown = _validations(measured, "metric")
+        panels.append((f"validation {name}", shown, _last(metrics, "baseline_metric")))
     sides = (("encoder", GREEN), ("decoder", BLUE))
     steps = [(side, _curve(metrics, "update", f"{side}_steps"), colour, 1.8, "") for side, colour in sides]
     if any(len({value for _, value in points}) > 1 for _, points, *_ in steps):

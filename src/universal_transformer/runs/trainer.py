@@ -34,7 +34,8 @@ from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Journal, Reason, RunState, TrainingRun, choose
 from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.training.selection import Choice, load_weights
-from universal_transformer.training.validation import BaselineComparison, TaskMetric, ValidationScore
+from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.training.validation import BaselineComparison, ValidationScore
 from universal_transformer.training.warm_start import starting_weights
 from universal_transformer.typed import typed
 
@@ -86,7 +87,7 @@ def train(
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
-    metric = TaskMetric.chosen(task, config.training)  # before anything is written: a package for it may be missing
+    metric = TaskMetric.of(task, config.training)  # before anything is written: a package for it may be missing
     torch.manual_seed(config.training.seed)
     random.seed(config.training.seed)
     model = build(task.configure(config.model)).to(device)
@@ -184,6 +185,9 @@ def description(
         "train_examples": len(run.task.train),
         "validation_examples": len(run.task.validation),
         "parameters": run.model.num_parameters(),
+        "writes": run.model.writes if run.model.config.decodes else "classes",
+        "label_smoothing": run.training.label_smoothing,
+        "dropout": max((part.p for part in run.model.modules() if isinstance(part, torch.nn.Dropout)), default=0.0),
         **origin.surroundings,
         **code_in_use().values(),  # after the surroundings: the version of torch as results state it
         **comparison.figures(),

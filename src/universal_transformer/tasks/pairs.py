@@ -64,8 +64,9 @@ class PairsData(OwnFiles):
     """Turn all text into lower case."""
     group: str = ""
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
-    metric: Literal["bleu", "sequence", "rouge"] = "bleu"
-    """Score by BLEU (translation), by the part of targets that are right as a whole, or by ROUGE (summaries)."""
+    metric: Literal["bleu", "sequence", "rouge", "words", "characters", "phonemes"] = "bleu"
+    """Score by BLEU (translation), by the part of targets that are right as a whole, by ROUGE (summaries), or by the
+    error rate (edit distance) of words, characters or phonemes (what stands between blanks)."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
     need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
@@ -154,7 +155,7 @@ class PairsData(OwnFiles):
             if self.lower_case:
                 yield "targets are turned into lower case: an answer is right whatever the case of its target"
         elif self.lower_case:
-            score = self.metric.upper()
+            score = self.metric.upper() if self.metric in ("bleu", "rouge") else f"the error of {self.metric}"
             yield f"answers are in lower case, and {score} compares them with targets as they were written"
         if self._is_synthetic:
             yield "all training examples are synthetic, and scores say nothing about real texts"

@@ -26,7 +26,8 @@ from universal_transformer.training.randomness import depth_of, random_states, r
 from universal_transformer.training.replica import backward, connected, gathered, make_whole, whole
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.training.selection import Choice, WeightSelection
-from universal_transformer.training.validation import SIDES, Interrupted, TaskMetric, Validation, ValidationScore
+from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.training.validation import SIDES, Interrupted, Validation, ValidationScore
 from universal_transformer.training.watches import CollapseWatch, OutlierWatch
 
 VALIDATIONS = 8
@@ -122,7 +123,7 @@ class TrainingRun:
             batch_tokens=training.batch_tokens,
             device=device,
             precision=self.precision,
-            metric=TaskMetric.chosen(task, training),
+            metric=TaskMetric.of(task, training),
             processes=self.divided,
         )
         self.selection = WeightSelection(training)
@@ -136,6 +137,7 @@ class TrainingRun:
         optimizer.load_optimizer(self.model, self.optimizer, tensors=tensors["optimizer"])
         restore_random_states(tensors["random"], device=self.device)
         self.selection.load(tensors, like=self.model)
+        self.validation.restore(seconds=state.seconds)
 
     def run(self, stop: StopRequest) -> Reason:
         """Make updates, with validations and checkpoints between them, until there is a reason to stop; return it."""
@@ -251,7 +253,8 @@ class TrainingRun:
         """Score the model; keep its weights, and save, if they are the best so far."""
         state, began = self.state, self.clock.seconds
         with gathered(self.call):
-            score = self.validation.score(self.model, stopped=self.clock.interrupting(stop))
+            stopped = self.clock.interrupting(stop)
+            score = self.validation.score(self.model, stopped=stopped, seconds=self.clock.seconds)
         self.clock.stopped(stop)  # so that several processes agree on the time, and on when the next one is due
         state.validated, state.validation_ended = state.update, self.clock.seconds
         state.validation_took = state.validation_ended - began
@@ -386,7 +389,8 @@ def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     for name, weights in others if run.validation else []:
         selection.load_weights(run.model, weights)
         try:
-            score = run.validation.score(run.model, stopped=run.clock.interrupting(stop))
+            stopped = run.clock.interrupting(stop)
+            score = run.validation.score(run.model, stopped=stopped, seconds=run.clock.seconds)
         except Interrupted:
             return chosen, True
         run.write("validation", score.values() | {"weights": name})

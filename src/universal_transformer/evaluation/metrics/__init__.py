@@ -11,6 +11,7 @@ from universal_transformer.evaluation.metrics.actions import Actions, Plans
 from universal_transformer.evaluation.metrics.bleu import Bleu
 from universal_transformer.evaluation.metrics.brackets import BracketF1
 from universal_transformer.evaluation.metrics.classes import Accuracy, ClassScores, ErrorRate
+from universal_transformer.evaluation.metrics.edits import CharacterErrors, PhonemeErrors, WordErrors
 from universal_transformer.evaluation.metrics.frames import FrameErrors
 from universal_transformer.evaluation.metrics.intensities import Intensities
 from universal_transformer.evaluation.metrics.metric import Inference as Inference
@@ -20,7 +21,6 @@ from universal_transformer.evaluation.metrics.ranking import Ranking
 from universal_transformer.evaluation.metrics.rouge import Rouge
 from universal_transformer.evaluation.metrics.sequence import SequenceAccuracy
 from universal_transformer.evaluation.metrics.tags import Positions, TagScores
-from universal_transformer.evaluation.metrics.words import WordErrors
 from universal_transformer.evaluation.scores import Score as Score
 from universal_transformer.files import show
 from universal_transformer.tasks.task import Task
@@ -39,6 +39,8 @@ METRICS: dict[str, type[Metric]] = {
     "tags": TagScores,
     "rouge": Rouge,
     "words": WordErrors,
+    "characters": CharacterErrors,
+    "phonemes": PhonemeErrors,
     "brackets": BracketF1,
     "intensities": Intensities,
     "actions": Actions,

@@ -68,7 +68,3 @@ class Plans(Returns, SequenceAccuracy):
     """
 
     shown = (*RETURNS, SEQUENCE_ACCURACY)
-    up_to_target = False  # an example of an episode has no target
-
-    def example_score(self, sums: ScoreSums) -> float:
-        return sums.sums["sequences"]

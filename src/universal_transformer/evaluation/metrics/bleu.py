@@ -14,13 +14,10 @@ from universal_transformer.tasks.task import BleuTokenizer
 
 
 class Bleu(WrittenText):
-    """sacreBLEU, chrF and exact matches. The baseline answers the source as it is, of generated data the most frequent
-    target. The score of one example is its chrF, because BLEU is a score of a whole corpus.
-    """
+    """sacreBLEU, chrF and exact matches. The score of one example is its chrF: BLEU is a score of a whole corpus."""
 
     shown = (Score("bleu", "BLEU", 2, "high"), Score("chrf", "chrF", 2, "high"), EXACT_MATCH)
     decisive = "bleu"
-    of_source = ("the source as it is", str)
 
     def check_packages(self) -> None:
         bleu_scorer(self.task.bleu_tokenizer)

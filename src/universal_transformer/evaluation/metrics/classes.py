@@ -12,6 +12,7 @@ from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import ACCURACY, ERROR, FAILED_ABOVE, MACRO_F1, Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.word_counts import NaiveBayes
 
 
 class ClassMetric(Metric):
@@ -53,7 +54,7 @@ class Accuracy(ClassMetric):
         return 1.0 - sums.sums["wrong"]
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        return self.sums(example, baseline.most_frequent)
+        return self.sums(example, baseline.classes(example.source)[0])
 
 
 class ErrorRate(Accuracy):
@@ -68,8 +69,9 @@ class ErrorRate(Accuracy):
 
 
 class ClassScores(ErrorRate):
-    """Error, accuracy, macro-F1 and the confusion matrix."""
+    """Error, accuracy, macro-F1 and the confusion matrix. The baseline counts words (`NaiveBayes`)."""
 
+    statistics = NaiveBayes
     shown, failed_above = (ERROR, ACCURACY, MACRO_F1), None
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:

@@ -27,9 +27,6 @@ class Inference:
 
     model: Model
     options: DecodingOptions
-    whole: bool = False
-    """Whether `ScoreSums.answer` has all tokens of an answer where those after the length of its target decide no
-    score."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ class Metric(ABC):
 
     def describe(self, baseline: TrivialBaseline) -> str:
         """What the baseline answers, in words."""
-        return self.trivial_answer or baseline.always(self.codec.render)
+        return self.trivial_answer or baseline.describe(self.codec.render)
 
 
 def share_changed(before: Sequence[int], after: Sequence[int]) -> float:

@@ -31,7 +31,9 @@ def first_sentence(text: str) -> str:
 
 
 class Rouge(WrittenText):
-    """ROUGE-1, -2 and -L (F1) and exact matches. The baseline answers the first sentence of the source."""
+    """ROUGE-1, -2 and -L (F1) and exact matches. The baseline answers the first sentence of the source,
+    or the most frequent target.
+    """
 
     shown = (
         Score("rouge1", "ROUGE-1", 2, "high"),
@@ -40,10 +42,13 @@ class Rouge(WrittenText):
         EXACT_MATCH,
     )
     decisive = "rouge_l"
-    of_source = ("the first sentence of the source", first_sentence)
+    copies = "the first sentence of the source"
 
     def check_packages(self) -> None:
         load_rouge()
+
+    def copied(self, source: str) -> str:
+        return first_sentence(source)
 
     def of_text(self, text: str, example: Example) -> ScoreSums:
         reference = self.reference(example)

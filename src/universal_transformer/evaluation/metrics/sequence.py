@@ -1,10 +1,9 @@
-"""Free-running output against its target, token by token, as in the paper's tables 4 to 6.
+"""Free-running output against its target, token by token. Ends are not scored.
 
-Ends are not scored. Ids are compared place by place from the left:
-
-- character accuracy = (places of the target where the prediction has the same id) / (length of the target);
-  a place after the end of the prediction is wrong, and ids after the end of the target are not counted;
-- sequence accuracy = 1 if the two are equal, lengths included, else 0.
+- character accuracy = ``Σ hits / Σ max(length of answer, length of target)`` over all examples, where a hit is a place,
+  counted from the left, at which answer and target have the same id: what an answer has too little or too much is
+  wrong;
+- sequence accuracy = the share of answers that are equal to their targets.
 """
 
 from __future__ import annotations
@@ -19,38 +18,37 @@ from universal_transformer.evaluation.tensors import target_ids
 
 NO_TOKEN = -1
 """An id that no target has."""
+CHARACTER_ACCURACY = Score("character_accuracy", "character accuracy", 3, "high")
 
 
 class SequenceAccuracy(Written):
     """Character and sequence accuracy. An unknown token is never right."""
 
-    shown: ClassVar[tuple[Score, ...]] = (
-        Score("character_accuracy", "character accuracy", 3, "high"),
-        SEQUENCE_ACCURACY,
-    )
+    shown: ClassVar[tuple[Score, ...]] = (CHARACTER_ACCURACY, SEQUENCE_ACCURACY)
     decisive = "sequence_accuracy"
-    right_or_wrong = up_to_target = True
+    right_or_wrong = True
 
     def sums(self, tokens: Sequence[int], example: Example) -> ScoreSums:
         given, target = [NO_TOKEN if self.is_unknown(token) else token for token in tokens], target_ids(example)[:-1]
-        return ScoreSums(
-            sums={"characters": character_accuracy(given, target), "sequences": sequence_accuracy(given, target)}
-        )
+        return ScoreSums(sums=self.compared(given, target) | {"sequences": float(given == list(target))})
+
+    def compared(self, given: Sequence[int], target: Sequence[int]) -> dict[str, float]:
+        """Hits, and the places that they are a share of; an empty answer to an empty target is one hit."""
+        longer = max(len(given), len(target))
+        return {"hits": float(hits(given, target) if longer else 1), "places": float(longer or 1)}
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
-        return {"character_accuracy": sums.mean("characters"), "sequence_accuracy": sums.mean("sequences")}
+        characters = sums.ratio("hits", over="places")
+        return {"character_accuracy": characters, "sequence_accuracy": sums.mean("sequences")}
+
+    def signatures(self) -> dict[str, str]:
+        shares = "places with the right token, over the longer of answer and target, both summed over the examples"
+        return {"character_accuracy": shares} if CHARACTER_ACCURACY in self.shown else {}
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return sums.sums["sequences"]
 
 
-def character_accuracy(predicted: Sequence[int], target: Sequence[int]) -> float:
-    """Return the share of the target's ids that the prediction has in the same place.
-
-    For an empty target it is 1 if the prediction is empty, else 0.
-    """
-    if not target:
-        return float(not predicted)
-    return sum(left == right for left, right in zip(predicted, target, strict=False)) / len(target)
-
-
-def sequence_accuracy(predicted: Sequence[int], target: Sequence[int]) -> float:
-    """Return 1.0 where prediction and target are the same, else 0.0."""
-    return float(list(predicted) == list(target))
+def hits(given: Sequence[int], target: Sequence[int]) -> int:
+    """The number of places at which both have the same id."""
+    return sum(left == right for left, right in zip(given, target, strict=False))

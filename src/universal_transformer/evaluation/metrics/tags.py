@@ -12,6 +12,7 @@ from universal_transformer.evaluation.metrics.metric import share_changed
 from universal_transformer.evaluation.scores import MACRO_F1, SEQUENCE_ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.word_counts import TagOfWord
 
 POSITION_ACCURACY = Score("position_accuracy", "position accuracy", 3, "high")
 
@@ -43,14 +44,15 @@ class Positions(ClassMetric):
         return {"sequence_accuracy": sums.mean("sequences"), "position_accuracy": positions}
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        return self.sums(example, [baseline.most_frequent] * len(example.source))
+        return self.sums(example, baseline.classes(example.source))
 
 
 class TagScores(Positions):
     """Share of positions with the right class, macro-F1 over the classes, share of examples with the right class at
-    every position, and the confusion matrix.
+    every position, and the confusion matrix. The baseline answers the most frequent tag of each word.
     """
 
+    statistics = TagOfWord
     shown = (POSITION_ACCURACY, MACRO_F1, SEQUENCE_ACCURACY)
     decisive = "position_accuracy"
     chosen_by_loss, right_or_wrong = True, False

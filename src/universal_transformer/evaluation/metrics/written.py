@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from universal_transformer.data.example import Example
-from universal_transformer.decoding import Generated, generate
+from universal_transformer.decoding import generate
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.models.model_config import BaseConfig
 
+LEARNED_FROM = 200
 EXACT_MATCH = Score("exact_match", "exact match", 3, "high")
 
 
@@ -21,34 +24,25 @@ class Written(Metric):
     """A metric of free-running output. Answers have the limit of length that prediction has.
 
     Steps are counted over real source positions and over generated tokens. The baseline answers the most frequent
-    target.
+    target, or the source of a text, whichever is better on `LEARNED_FROM` training examples.
     """
 
     architecture = "encoder_decoder"
     free_running = True
-    up_to_target = False
-    """Whether an answer is not read further than its target, because a longer one is wrong anyway."""
+    copies: ClassVar[str] = "the source as it is"
+    """What `copied` returns, in words."""
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
         model, options = inference.model, inference.options
         batch = batch_of(model, examples)
         assert batch.source is not None
-        most = options.max_new_tokens
-        bounds = lengths = limits = [model.target.limit(len(example.source), most=most) for example in examples]
-        if self.up_to_target:
-            bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
-            lengths = limits if inference.whole else bounds
-            options = dataclasses.replace(options, max_new_tokens=max(lengths))
         found = []
-        written = generate(model, batch.source, options)
-        for example, output, limit, length, bound in zip(examples, written, limits, lengths, bounds, strict=True):
-            scored = cut(output, length=bound)
-            sums = self.sums(scored.tokens, example).after(
-                encoder=scored.source_steps, decoder=scored.token_steps if model.config.max_steps else ()
+        for example, output in zip(examples, generate(model, batch.source, options), strict=True):
+            sums = self.sums(output.tokens, example).after(
+                encoder=output.source_steps, decoder=output.token_steps if model.config.max_steps else ()
             )
-            sums.answer = tuple(cut(output, length=length).tokens)
-            at_limit = not self.up_to_target or len(scored.tokens) >= limit
-            sums.sums["unfinished"] = float(at_limit and not scored.finished)
+            sums.answer = tuple(output.tokens)
+            sums.sums["unfinished"] = float(not output.finished)
             found.append(sums)
         return found
 
@@ -60,19 +54,42 @@ class Written(Metric):
         """Whether a token stands for all words that are not in the vocabulary. In an answer it is never right."""
         return token == self.codec.target.unknown_id
 
+    def learn(self, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
+        baseline = super().learn(examples, config)
+        copying = dataclasses.replace(baseline, copies=True)
+        written = [example for example in islice(examples, LEARNED_FROM) if example.written is not None]
+        often, copied = (
+            sum(self.example_score(self.trivial(tried, example)) for example in written)
+            for tried in (baseline, copying)
+        )
+        return copying if copied > often else baseline
+
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        if baseline.copies and example.written is not None:
+            return self.of_answer(self.copied(example.written[0]), example)
         return self.sums(baseline.target[:-1], example)
+
+    def copied(self, source: str) -> str:
+        """What of a source the baseline answers."""
+        return source
+
+    def of_answer(self, text: str, example: Example) -> ScoreSums:
+        """What a text, as an answer, adds to the scores."""
+        (tokens,) = self.codec.target.encode_many([text], [""])
+        return self.sums(tokens[:-1], example)
+
+    def describe(self, baseline: TrivialBaseline) -> str:
+        return self.copies if baseline.copies else super().describe(baseline)
 
 
 class WrittenText(Written):
     """A metric of the text of an answer, which is compared with the reference as the user wrote it."""
 
-    of_source: ClassVar[tuple[str, Callable[[str], str]] | None] = None
-    """What the baseline answers to a source that was written, in words and as a function of it; None: as to other
-    sources, the most frequent target."""
-
     def sums(self, tokens: Sequence[int], example: Example) -> ScoreSums:
         return self.of_text(self.text(tokens), example)
+
+    def of_answer(self, text: str, example: Example) -> ScoreSums:
+        return self.of_text(text, example)
 
     @abstractmethod
     def of_text(self, text: str, example: Example) -> ScoreSums:
@@ -86,34 +103,7 @@ class WrittenText(Written):
         """The target as it was written; of generated data, whose tokens are all known, that of the ids."""
         return self.codec.render(target_ids(example)[:-1]) if example.written is None else example.written[1]
 
-    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        if self.of_source is None or example.written is None:
-            return super().trivial(baseline, example)
-        return self.of_text(self.of_source[1](example.written[0]), example)
-
-    def describe(self, baseline: TrivialBaseline) -> str:
-        shown = next((some[0] for some in (*self.task.test.values(), self.task.validation) if len(some)), None)
-        if self.of_source is None or shown is None or shown.written is None:
-            return super().describe(baseline)
-        return self.of_source[0]
-
 
 def exact_match(text: str, reference: str) -> dict[str, float]:
     """1 where both have the same words between blanks, else 0."""
     return {"exact": float(text.split() == reference.split())}
-
-
-def cut(output: Generated, *, length: int) -> Generated:
-    """Return an output cut to `length` tokens, the end token included, as a search for that length gives it.
-
-    A batch is generated up to its longest target. Cut to its own, an output has the same scores and steps in every
-    batch. The cut changes no score: an output that has not ended at the end of its target is longer than it.
-    """
-    return dataclasses.replace(
-        output,
-        tokens=output.tokens[:length],
-        length_penalty=0.0,
-        finished=output.finished and len(output.tokens) < length,
-        token_scores=output.token_scores[:length],
-        token_steps=output.token_steps[:length],
-    )
