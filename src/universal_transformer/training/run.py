@@ -111,8 +111,7 @@ class TrainingRun:
         self.journal, self.processes, training = journal, processes, config.training
         self.divided = ALONE if training.parallel == "positions" else processes  # those that divide a batch
         self.classes = not model.config.decodes
-        enabled = training.precision == "bfloat16"
-        self.precision = partial(torch.autocast, device.type, dtype=torch.bfloat16, enabled=enabled)
+        self.precision = partial(torch.autocast, device.type, torch.bfloat16, training.precision == "bfloat16")
         halting_schedule.prepare_units(model, training)
         if training.compile:
             model.compile_blocks()
@@ -253,8 +252,7 @@ class TrainingRun:
         """Score the model; keep its weights, and save, if they are the best so far."""
         state, began = self.state, self.clock.seconds
         with gathered(self.call):
-            stopped = self.clock.interrupting(stop)
-            score = self.validation.score(self.model, stopped=stopped, seconds=self.clock.seconds)
+            score = self.validation.score(self.model, stopped=self.clock.interrupting(stop), seconds=self.clock.seconds)
         self.clock.stopped(stop)  # so that several processes agree on the time, and on when the next one is due
         state.validated, state.validation_ended = state.update, self.clock.seconds
         state.validation_took = state.validation_ended - began
