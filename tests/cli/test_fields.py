@@ -97,6 +97,7 @@ def test_the_last_of_two_wins():
 
 def test_nothing_else_changes():
     changed = change("--training.seed", "5")
+    assert change("--seed", "5") == changed, "not the seed of the data"
     assert dataclasses.replace(changed, training=BASE.training) == BASE
     assert dataclasses.replace(changed.training, seed=BASE.training.seed) == BASE.training
 
@@ -107,7 +108,6 @@ MISTAKES = {
     "wrong group": (["--model.minutes", "3"], "did you mean --training.minutes"),
     "wrong field of a group": (["--model.max-stps", "3"], "did you mean --model.max-steps"),
     "own option misspelled": (["--dry-rum"], "did you mean --dry-run"),
-    "in two groups": (["--seed", "3"], "several fields: write --data.seed or --training.seed"),
     "in two groups of the model": (["--bias", "3"], "--model.attention.bias or --model.halting.bias"),
     "of the data": (["--model.vocabulary.padding-id", "3"], "the tokenizer and the data determine it"),
     "of the data, without its group": (["--model.padding-id", "3"], "the tokenizer and the data determine it"),

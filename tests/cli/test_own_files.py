@@ -195,6 +195,58 @@ def test_files_with_answers_are_predicted_from_their_sources(runs, recipe, tmp_p
     assert "a tagger has such answers" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("recipe", ["pairs", "labelled", "tagged"])
+def test_answers_are_written_beside_their_references(runs, recipe, tmp_path, capsys):
+    file = tmp_path / "test.tsv"
+    file.write_text("".join(RECIPES[recipe][:5]))
+    for name in ("a.tsv", "a.jsonl"):
+        given = ["--data.test", str(file), "--predictions", str(tmp_path / name), "--report", str(tmp_path / "reports")]
+        assert main(["evaluate", str(runs / recipe), *given]) == 0
+    header, *lines = (tmp_path / "a.tsv").read_text().splitlines()
+    rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
+    assert rows == list(map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines()))
+    capsys.readouterr()
+    assert main(["predict", str(runs / recipe), "--format", "tsv", str(file)]) == 0
+    found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [[row["source"], row["answer"]] for row in rows] == found
+    targets = {
+        "pairs": [line.strip().split("\t")[-1] for line in RECIPES[recipe][:5]],
+        "labelled": list("ababa"),
+        "tagged": ["A A N"] * 5,
+    }
+    assert [row["target"] for row in rows] == targets[recipe]
+    assert len(list((tmp_path / "reports").iterdir())) == 1
+
+
+def test_a_report_is_written_elsewhere(runs, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    shutil.copytree(runs / "labelled", tmp_path / "run")
+    before = sorted((tmp_path / "run").rglob("*"))
+    assert main(["plot", str(tmp_path / "run"), "--report", str(tmp_path / "there"), "--again"]) == 0
+    assert sorted((tmp_path / "run").rglob("*")) == before
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"plots", "report.html", "report.json"}
+    assert "learning_rate" in (tmp_path / "there/report.html").read_text(), "the configuration is that of the run"
+    (tmp_path / "file").write_text("")
+    assert main(["evaluate", str(tmp_path / "run"), "--report", str(tmp_path / "file" / "x")]) == 2
+    assert "x/report.json: Not a directory; --report FOLDER writes it elsewhere" in capsys.readouterr().err
+
+
+def test_a_run_begins_with_the_configuration_of_another(runs, tmp_path, capsys):
+    run, other = runs / "labelled", tmp_path / "other"
+    for given in (run / "config.json", run):
+        assert main(["train", "--config", str(given), "--dry-run"]) == 0
+    config = str(run / "config.json")
+    assert main(["train", "--config", config, "--run", str(other), "--seed", "3", "--quiet"]) == 0
+    first, second = (json.loads((folder / "config.json").read_text()) for folder in (run, other))
+    assert second["training"].pop("seed") == 3 != first["training"].pop("seed")
+    assert first == second
+    capsys.readouterr()
+    assert main(["train", "labelled", "--config", config]) == 2
+    assert "unexpected 'labelled'" in capsys.readouterr().err
+    assert main(["train", "--config", str(tmp_path / "none.json")]) == 2
+    assert "none.json: no such" in capsys.readouterr().err
+
+
 def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, capsys):
     rows = [(line.rstrip("\n").split("\t"), f"type {n % 3}") for n, line in enumerate(RECIPES["labelled"][:10])]
     tsv, lines = tmp_path / "a.tsv", tmp_path / "a.jsonl"

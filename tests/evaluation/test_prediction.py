@@ -3,7 +3,7 @@ import torch
 
 from small_baselines import small_lstm
 from small_task_models import model_for
-from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding import Generated, Sampling, generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import TokenAnswers, predict
@@ -174,3 +174,40 @@ def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, field
 def test_an_exit_that_can_stop_one_side_early_is_not_refused(copying, kind, fields, options):
     options = DecodingOptions(exit=Exit(kind, 0.1), **options)
     assert list(predict(model_for(copying, **fields), copying.codec, [], options=options)) == []
+
+
+@pytest.mark.parametrize("kind", ["character", "word", "whitespace"])
+def test_lines_are_written_until_there_are_enough(text_task, monkeypatch, kind):
+    task = text_task(kind)
+    model, codec = model_for(task), task.codec
+    prompts = []
+
+    def scripted(_, prompt, __, *, indices):
+        prompts.extend(codec.render(ids) for ids in prompt)
+        tokens = codec.source.tokenizer.encode(next(script))
+        scores = [-1.0] * (len(tokens) + 1)
+        return [
+            Generated(source_steps=[], tokens=tokens, finished=True, token_scores=scores, token_steps=scores)
+            for _ in indices
+        ]
+
+    monkeypatch.setattr("universal_transformer.evaluation.prediction.generate", scripted)
+    (example,) = codec.read([(1, "line 1")], name="x")
+    for lines in (1, 2):
+        script, before = iter(["", "line 3", "a text"] if lines == 1 else ["", "", "line 3", "a text"]), len(prompts)
+        options = DecodingOptions(lines=lines)
+        (found,) = predict(model, codec, [example], options=options)
+        expected = "\nline 3" if lines == 1 else "\n\nline 3\na text"
+        assert found.text == expected
+        assert codec.target.shown(found.text, found.written, "line 1") == f"line 1{expected}\n"
+        assert len(prompts) - before == lines + lines
+        assert found.finished
+        assert len(found.output) == len(found.written) + 1
+    script = iter([" of a" if kind == "character" else "of a"])
+    (found,) = predict(model, codec, [example])
+    assert codec.target.shown(found.text, found.written, "line 1") == "line 1 of a"
+
+
+def test_lines_are_those_of_a_language_model(pairs):
+    with pytest.raises(UserError, match="lines=2: this model writes one answer"):
+        list(predict(model_for(pairs), pairs.codec, pairs.train[:1], options=DecodingOptions(lines=2)))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import check_writable, is_first, say, show_result
+from universal_transformer.cli.output import check_writable, is_first, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import (
     Answering,
     File,
     GivenArguments,
     Name,
-    OfRun,
+    Reporting,
     Scoring,
 )
 from universal_transformer.errors import UserError
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Scoring, Answering, OfRun):
+class Evaluate(Scoring, Answering, Reporting):
     """Score a run; the report is written to RUN/report.json.
 
     Processes that torchrun starts share the positions of every sequence.
@@ -47,6 +49,8 @@ class Evaluate(Scoring, Answering, OfRun):
     """The test, validation, train, or the name of a test set or of a group of its table."""
     metric: Name = ""
     """Score by another metric than that of the training, such as sequence or bleu."""
+    predictions: File = ""
+    """Also write each answer after its input and its reference: a table with tabs, or FILE.jsonl."""
     record: File = ""
     """Also write the scores with command, hardware, versions and commit."""
     data: Name = ""
@@ -65,6 +69,8 @@ class Evaluate(Scoring, Answering, OfRun):
             raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
         folder = find(self.run)
         _check_record(self.record, folder)
+        if self.predictions:
+            check_writable("--predictions", self.predictions)
         run, task = open_with_task(
             folder,
             device=self.device,
@@ -73,6 +79,7 @@ class Evaluate(Scoring, Answering, OfRun):
             own=OwnTests(files=self.test, targets=self.test_target, group=self.group),
             halting_execution=self.halting_execution,
         )
+        run = dataclasses.replace(run, other_reports=self.report)
         if self.metric:
             task = dataclasses.replace(task, metric=self.metric)
         with sharing_positions(run):
@@ -80,6 +87,8 @@ class Evaluate(Scoring, Answering, OfRun):
         if not is_first():
             return 0
         show_result(report, as_json=self.json)
+        if self.predictions:
+            _write_predictions(run, task, self)
         path = save_report(report, run, name=name)
         if self.record:
             from universal_transformer.recipes.command import record
@@ -151,9 +160,52 @@ def evaluate_run(run: Run, task: Task, options: Evaluate) -> tuple[Report, str]:
 def save_report(report: Report, run: Run, *, name: str) -> Path:
     """Write the report into the run, or for a pretrained model into the current folder; return its path."""
     path = run.reports / name
-    run.reports.mkdir(exist_ok=True)
-    report.save(path)
+    try:
+        run.reports.mkdir(exist_ok=True)
+        report.save(path)
+    except OSError as error:
+        elsewhere = "--report FOLDER writes it elsewhere"
+        raise UserError(f"{show_path(path)}: {error.strerror or error}; {elsewhere}") from error
     return path
+
+
+def _write_predictions(run: Run, task: Task, options: Evaluate) -> None:
+    """Ask the model again, and write what it answers beside what it was asked and what is expected."""
+    from universal_transformer.evaluation.measure import Selection, select_examples
+    from universal_transformer.evaluation.prediction import predict
+    from universal_transformer.files import one_line, write_text
+
+    inference, _ = options.inference(run)
+    if not run.model.config.reads:
+        raise UserError(
+            f"--predictions {options.predictions}: a language model is scored without answers; leave it out"
+        )
+    sets, _ = select_examples(task, Selection(options.split, options.limit))
+    asked = partial(dataclasses.replace, target=run.codec.unanswered)
+    rows = [
+        {
+            "set": name,
+            "group": example.group,
+            "source": example.written[0] if example.written else task.codec.source.text(example.source),
+            "target": example.written[1] if example.written else task.codec.render(example.target),
+            "answer": answer.text,
+        }
+        for name, examples in sets.items()
+        for example, answer in zip(
+            examples,
+            predict(run.model, run.codec, map(asked, examples), options=inference, batch_tokens=options.batch_tokens),
+            strict=True,
+        )
+    ]
+    if options.predictions.endswith(".jsonl"):
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    else:
+        lines = [
+            "\t".join(rows[0]),
+            *("\t".join(one_line(cell).replace("\t", " ") for cell in row.values()) for row in rows),
+        ]
+    write_text(Path(options.predictions), "".join(f"{line}\n" for line in lines))
+    note(f"ut: answers written to {options.predictions}")
 
 
 @contextmanager

@@ -26,8 +26,9 @@ ALIASES = {
     "training.warmup_updates": ("warmup", "warmup_steps"),
     "training.clip_norm": ("grad_clip", "max_grad_norm"),
     "training.patience": ("early_stopping",),
+    "training.seed": ("seed",),
 }
-"""Names that the same quantity has in other programs."""
+"""Names that the same quantity has in other programs, or that it alone has without a group."""
 OTHER_UNITS = {
     "epochs": "the length of a run is --training.max-updates N or --training.minutes M; --dry-run says how many "
     "updates an epoch has",
@@ -95,10 +96,7 @@ def fields_page(
     for option in shown:
         group = option.field.rpartition(".")[0] if everything else option.field.partition(".")[0]
         groups.setdefault(group, []).append(option)
-    names = [
-        f"--{aliases[0].replace('_', '-')} is --{path.rpartition('.')[2].replace('_', '-')}"
-        for path, aliases in ALIASES.items()
-    ]
+    names = [f"--{aliases[0].replace('_', '-')} is --{path.replace('_', '-')}" for path, aliases in ALIASES.items()]
     epilog = (
         "Groups may be left out of a name that is not ambiguous: --max-steps. none is the value for no limit, such as "
         f"--minutes none. Other names: {', '.join(names)}."

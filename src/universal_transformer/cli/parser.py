@@ -198,6 +198,7 @@ def resolve(name: str, options: Sequence[Option]) -> tuple[list[Option], bool]:
     if negated:
         found = _matching(groups, last.removeprefix("no_"), [option for option in options if option.hint is bool])
     exact = [option for option in found if option.path == ".".join((*groups, option.path.rpartition(".")[2]))]
+    exact += [option for option in found if not groups and last in option.aliases]
     return exact[:1] or found, negated
 
 

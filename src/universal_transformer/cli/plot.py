@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.output import note, say
-from universal_transformer.cli.shared_options import OfRun, OnData
+from universal_transformer.cli.shared_options import OnData, Reporting
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import METRICS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot(OnData, OfRun):
+class Plot(OnData, Reporting):
     """Write the report of a run, at the depth that ut evaluate RUN uses: RUN/report.html and RUN/plots/*.svg."""
 
     stories: Positive = 1
@@ -37,11 +37,13 @@ class Plot(OnData, OfRun):
 
         folder = find(self.run)
         run, task = open_with_task(folder, data_dir=self.data_dir)
+        run = replace(run, other_reports=self.report)
         metrics_of(run)  # refused before the work, if they are not sound
         evaluation = Evaluate(run=self.run)
         inference, depth = evaluation.inference(run)
-        path = run.reports / evaluation.file_name(calibrated=inference != evaluation.decoding())
-        report = Report.load(path) if path.is_file() and not self.again else None
+        name = evaluation.file_name(calibrated=inference != evaluation.decoding())
+        path = next((path for path in (run.reports / name, folder / name) if path.is_file()), None)
+        report = Report.load(path) if path and not self.again else None
         if report is None or (depth and depth not in report.notes):  # of an earlier calibration
             note(f"evaluating first, as ut evaluate {quoted(folder)} does")
             report, name = evaluate_run(run, task, evaluation)
@@ -59,6 +61,7 @@ def draw(run: Run, task: Task, report: Report, *, count: int, options: DecodingO
     examples = choose_examples(run.model, task, count=count, options=options)
     return write_report(
         run.reports,
+        run=run.folder,
         report=report,
         stories=[examine(run.model, run.codec, example, options=options) for example in examples],
         metrics=metrics_of(run),

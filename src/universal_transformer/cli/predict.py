@@ -56,6 +56,8 @@ class Predict(Answering, OfRun):
     each token with its tag."""
     choices: OneOf = 3
     """Number of best predictions in each JSON object."""
+    lines: Annotated[Positive, OptionForm("N")] = 1
+    """Lines that a language model writes for each prompt."""
     longest: Positive = LONGEST
     """Tokens of the longest line that is answered; a longer line is an error, and the others are answered."""
     temperature: Annotated[NonNegative, OptionForm("T")] | None = None
@@ -86,7 +88,7 @@ class Predict(Answering, OfRun):
         from universal_transformer.runs.opened import open_run
 
         sampling = Sampling(temperature=self.temperature or 0.0, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
-        inference = self.decoding(sampling)
+        inference = replace(self.decoding(sampling), lines=self.lines)
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
         if self.temperature is None and self.beams == 1 and _draws(run.model.config):
             inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
@@ -234,15 +236,14 @@ class _Results:
 
 
 class Format:
-    """How results are written: answers alone."""
+    """How results are written: an answer on one line, or a prompt with what continues it."""
 
     def __init__(self, codec: Codec[Any, Any]) -> None:
-        del codec
+        self.codec = codec
 
     def of(self, answer: Prediction, line: str, *, file: str) -> str:
         """Return what is written of an answer to an input line; `file` holds it if it is no text."""
-        del line
-        return one_line(file or answer.text)
+        return one_line(file) or self.codec.target.shown(answer.text, answer.written, line)
 
     def failure(self, reason: str) -> str:
         """Return what is written for a line without an answer."""
@@ -265,13 +266,14 @@ class Tsv(Format):
     """Each input with its answer, as training reads them."""
 
     def of(self, answer: Prediction, line: str, *, file: str) -> str:
-        return f"{line}\t{super().of(answer, line, file=file)}"
+        return f"{line}\t{one_line(file or answer.text)}"
 
 
 class Conll(Format):
     """Each token with its tag, an empty line after each sentence."""
 
     def __init__(self, codec: Codec[Any, Any]) -> None:
+        super().__init__(codec)
         architecture = codec.model_fields.get("architecture")
         if architecture != "tagger":
             raise UserError(

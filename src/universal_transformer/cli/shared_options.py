@@ -30,6 +30,14 @@ class OfRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reporting(OfRun):
+    """Writes reports of a run."""
+
+    report: Folder = ""
+    """Where reports are written (default: the folder of the run)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnData:
     """Reads data sets."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.output import INTERRUPTED, first_alone_speaks, is_first, note, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of
-from universal_transformer.cli.shared_options import Folder, OnData
+from universal_transformer.cli.shared_options import File, Folder, OnData
 from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 ut train RECIPE [--field value ...] [options]
+       ut train --config FILE [--field value ...] [options]
        ut train RUN --stage halting [--field value ...] [options]
        ut train --resume RUN [--minutes N] [--max-updates N] [--field value --accept-change FIELD ...]"""
 
@@ -36,6 +37,8 @@ class Train(OnData):
     fields: Annotated[tuple[str, ...], OptionForm(place=Place.FIELDS)] = ()
     run: Folder = ""
     """Folder of the run (default: runs/RECIPE-DIGEST)."""
+    config: File = ""
+    """In place of a recipe: a config.json, as every run has one, or the folder of a run."""
     resume: Annotated[str, OptionForm("RUN")] = ""
     """Continue a run from its last checkpoint."""
     accept_change: Annotated[tuple[str, ...], OptionForm("FIELD")] = ()
@@ -75,10 +78,15 @@ class Train(OnData):
         from universal_transformer.tasks.task import with_absolute_files
         from universal_transformer.typed import replaced
 
-        if not self.fields or self.fields[0].startswith("-"):
+        if self.config:
+            refuse((self.stage, "--stage and --config: leave one of them out"))
+            config, fields = _read(Path(self.config)), [*self.fields]
+            name = config.recipe
+        elif not self.fields or self.fields[0].startswith("-"):
             raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
-        name, *fields = self.fields
-        config = self._second_stage(Path(name)) if self.stage else _recipe(name)
+        else:
+            name, *fields = self.fields
+            config = self._second_stage(Path(name)) if self.stage else _recipe(name)
         fields = [*self._place_of_data(config), *fields]
         values = given(config, fields, prog=f"ut train {name}", also=list(options_of(Train)))
         if self.stage:
@@ -136,6 +144,7 @@ class Train(OnData):
         word = next((word for word in self.fields[:1] if not word.startswith("-")), None)
         refuse(
             (self.run, "--run and --resume: a run continues in its own folder; leave --run out"),
+            (self.config, "--config and --resume: a run continues with its own; leave --config out"),
             (self.stage, "--stage and --resume: a run continues in the stage that it is in; leave --stage out"),
             (self.from_, f"--from and --resume: {weights}; leave --from out"),
             (self.dry_run, "--dry-run is for a new run: ut train RECIPE --dry-run"),
@@ -234,6 +243,14 @@ def _recipe(name: str) -> RunConfig:
     if name not in RECIPES:
         raise UserError(f"no recipe {name!r}{suggestion(name, RECIPES)}; {_known()}")
     return RECIPES[name]()
+
+
+def _read(path: Path) -> RunConfig:
+    """Return a configuration that was written, with the names of its files where they are now."""
+    from universal_transformer.training.run_config import RunConfig
+
+    config = RunConfig.load(path) if path.is_file() else read_config(path)
+    return with_found_files(config, path.parent if path.is_file() else path)
 
 
 def _known() -> str:

@@ -60,6 +60,10 @@ class TextRow(NamedTuple):
     second: str
     group: str = ""
 
+    def texts(self) -> tuple[str, str]:
+        """Both columns as they were written, two texts with a tab between them."""
+        return self.first.replace(BETWEEN, TAB), self.second
+
 
 @dataclass(frozen=True)
 class Columns:

@@ -30,6 +30,8 @@ class TextTable:
     rows: tuple[TextRow, ...]
     notes: tuple[str, ...] = ()
     """How many lines were left out, and how many have quotes, if any."""
+    keeps_texts: bool = False
+    """Whether the examples of the rows have their texts too."""
 
 
 @dataclass

@@ -39,6 +39,8 @@ class DecodingOptions:
     sampling: Sampling = GREEDY
     max_new_tokens: Positive | None = None
     """Most tokens (or frames) of an answer, its end included. None: `config.generation.limit` of its source."""
+    lines: Positive = 1
+    """Lines that a language model writes for a prompt; what it ends without writing is none."""
     max_steps: Positive | None = None
     halting_threshold: Annotated[float, Range(0, 1, above=True)] | None = None
     exit: Exit | None = None
@@ -96,6 +98,7 @@ class DecodingOptions:
                 limited and not config.decodes,
                 f"{given}: a {config.architecture} writes no text; leave it out",
             ),
+            (self.lines > 1 and config.reads, f"lines={self.lines}: this model writes one answer; leave it out"),
             (limited and generation.fixed_length, f"{given}: {fixed}; leave it out"),
         )
 

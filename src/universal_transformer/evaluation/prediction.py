@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 from universal_transformer.data.batch import collate
@@ -24,6 +24,10 @@ from universal_transformer.tasks.task import Prediction, Token
 from universal_transformer.typed import Positive, typed
 
 WINDOW = 1024
+MOST_ENDS = 3
+"""How many times as many ends of lines as lines a language model may write: it may leave lines empty."""
+MOST_NUMBERS = 2**32
+"""More examples than there are: another line of one has draws of its own."""
 
 
 def predict(
@@ -183,6 +187,7 @@ class TokenAnswers(Answers):
             found = beam_search(self.model, source, self.options, num_results=results)
         else:
             found = [[row] for row in generate(self.model, source, self.options, indices=numbers)]
+        self.complete(found, source, numbers)
         return [
             Prediction(
                 text=self.codec.render(best[0].tokens),
@@ -196,6 +201,9 @@ class TokenAnswers(Answers):
             )
             for example, taken, best in zip(examples, self.source_steps(examples, found), found, strict=True)
         ]
+
+    def complete(self, found: list[list[Generated]], source: Source, numbers: Sequence[int]) -> None:
+        """Continue what is found for a source and is no whole answer yet."""
 
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         """Return what the model reads."""
@@ -227,6 +235,31 @@ class Continuations(TokenAnswers):
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         del numbers
         return [list(target_ids(example)) for example in examples]
+
+    def complete(self, found: list[list[Generated]], source: Source, numbers: Sequence[int]) -> None:
+        """Continue what has too few lines, as a prompt of its own."""
+        for prompt, best, number in zip(source, found, numbers, strict=True):
+            best[0] = self._with_lines(list(prompt), best[0], number)
+
+    def _with_lines(self, prompt: list[int], written: Generated, number: int) -> Generated:
+        end_id, most = self.model.config.vocabulary.end_id, self.options.max_new_tokens
+        for again in range(1, MOST_ENDS * self.options.lines):
+            tokens = pairwise([end_id, *written.tokens, end_id])
+            lines = sum(after == end_id != before for before, after in tokens)
+            left = None if most is None else most - len(written.token_scores)
+            if not written.finished or lines >= self.options.lines or left == 0:
+                break
+            context = [*prompt, *written.tokens, end_id][-self.model.config.generation.limit(0) // 2 :]
+            options = dataclasses.replace(self.options, max_new_tokens=left)
+            (more,) = generate(self.model, [context], options, indices=[number + again * MOST_NUMBERS])
+            written = dataclasses.replace(
+                written,
+                tokens=[*written.tokens, end_id, *more.tokens],
+                finished=more.finished,
+                token_scores=[*written.token_scores, *more.token_scores],
+                token_steps=[*written.token_steps, *more.token_steps],
+            )
+        return written
 
     def source_steps(self, examples: Sequence[Example], found: list[list[Generated]]) -> list[list[float]]:
         """Return N of the positions that predict the tokens of each prompt."""

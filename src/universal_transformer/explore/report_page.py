@@ -12,6 +12,7 @@ import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
 from universal_transformer.evaluation.metrics import scores
 from universal_transformer.evaluation.report import Report, attention_tables
 from universal_transformer.explore import page
@@ -20,6 +21,7 @@ from universal_transformer.explore.episode_figures import WatchedEpisode, watche
 from universal_transformer.explore.figures import (
     attention_by_step,
     error_by_group,
+    loss_by_steps,
     ponder_by_supports,
     ponder_histogram,
     training_curve,
@@ -52,21 +54,27 @@ def write_report(
     stories: Sequence[Story] = (),
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
+    run: Path | None = None,
 ) -> Path:
-    """Write ``report.html`` and ``plots/*.svg`` into the folder of a run; return the path of the page.
+    """Write ``report.html`` and ``plots/*.svg`` into a folder; return the path of the page.
 
     `stories` are results of `explore.story.examine`, `metrics` the lines of metrics.jsonl; in `episode` the model acts.
-    The configuration is that of the folder's config.json, if it exists.
+    The configuration and the calibration are those of the folder `run` (default: `folder`), if they exist.
     """
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    html, plots = render(report, stories=stories, metrics=metrics, episode=episode, config=config)
+    run = run or folder
+    config = read_json(run / "config.json") if (run / "config.json").is_file() else {}
+    calibration = Calibration.load(run) if (run / CALIBRATION).is_file() else None
+    html, plots = render(
+        report, stories=stories, metrics=metrics, episode=episode, config=config, calibration=calibration
+    )
     try:
         (folder / PLOTS).mkdir(parents=True, exist_ok=True)
         for name, plot in plots.items():
             write_bytes(folder / PLOTS / f"{name}.svg", plot)
         write_text(folder / REPORT, html)
     except OSError as error:
-        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+        where = f"{error.filename or folder}: {error.strerror or error}"
+        raise UserError(f"{where}; ut plot --report FOLDER writes it elsewhere") from error
     return folder / REPORT
 
 
@@ -77,6 +85,7 @@ def render(
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
     config: Mapping[str, Any],
+    calibration: Calibration | None = None,
 ) -> tuple[str, Plots]:
     """Return the page as text, and its figures."""
     plots, title = Plots(), str(config.get("recipe") or report.task)
@@ -92,6 +101,7 @@ def render(
         _scores(report, plots),
         _ponder_time(report, plots),
         _attention(report, plots),
+        page.section("Calibration", plots.add("calibration", loss_by_steps(calibration)) if calibration else ""),
         *_facts([story for story in stories if story.facts], plots),
         page.section("Episode", "" if episode is None else plots.add("episode", watched_episode(episode))),
         _drawn("Pictures", "picture", [story for story in stories if story.pixels is not None], plots),

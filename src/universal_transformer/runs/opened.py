@@ -32,11 +32,14 @@ class Run:
     config: RunConfig
     model: Model
     codec: Codec[Any, Any]
+    other_reports: str = ""
+    """Where reports are written, if that is not its folder."""
 
     @property
     def reports(self) -> Path:
-        """Where reports are written: its folder; for a pretrained model, a folder of its name in the current one."""
-        return Path(self.folder.name) if is_pretrained(self.folder) else self.folder
+        """Where reports are written; those of a pretrained model are in a folder of its name in the current one."""
+        own = Path(self.folder.name) if is_pretrained(self.folder) else self.folder
+        return Path(self.other_reports) if self.other_reports else own
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -67,11 +67,16 @@ class Codec(Generic[Source, Target]):
             return ""
         return f"source {source}, target {target}" if self.source.kind == self.target.kind else f"{source}, {target}"
 
+    @property
+    def unanswered(self) -> int | tuple[int, ...]:
+        """The target of an example without an answer."""
+        return NO_CLASS if self.model_fields["architecture"] == "classifier" else ()
+
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Turn numbered lines of raw input (of the file `name`) into examples without answers."""
-        padding_id, classifies = self.padding_id, self.model_fields["architecture"] == "classifier"
+        padding_id, unanswered = self.padding_id, self.unanswered
         for example in self.source.read(lines, name=name):
-            target = NO_CLASS if classifies else example.target
+            target = example.target if isinstance(unanswered, tuple) else unanswered
             yield replace(example, target=target, padding_id=padding_id)
 
     def render(self, target: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from universal_transformer.data.columns import Columns, Lines, OtherFormError, TextRow, records
@@ -149,7 +149,8 @@ class OwnFiles(ABC):
             "train": DeferredExamples(lambda: self.encode_train_again(saved)),
             "validation": DeferredExamples(lambda: self.encode(saved.codec, self._table("validation", saved), [])),
         }
-        return self._task(examples | {scored: self.encode(saved.codec, table, notes)}, saved.codec, notes)
+        tests = self.encode(saved.codec, replace(table, keeps_texts=True), notes)
+        return self._task(examples | {scored: tests}, saved.codec, notes)
 
     def _task(
         self,
@@ -173,7 +174,7 @@ class OwnFiles(ABC):
 
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its rows are too long is added to `notes`."""
-        encoder = RowEncoder(self, codec, table.name)
+        encoder = RowEncoder(self, codec, table.name, keeps_texts=table.keeps_texts)
         examples = encoder(table.rows)
         notes += encoder.notes()
         return examples
@@ -208,6 +209,7 @@ class RowEncoder:
     data: OwnFiles
     codec: Codec[Any, Any]
     name: str
+    keeps_texts: bool = False
     first: int = 1
     """Number of the line of the first row."""
     rows: int = 0
@@ -221,8 +223,9 @@ class RowEncoder:
         places = [f"{self.name}:{row.line}" for row in rows]
         sources = source.encode_many([row.first for row in rows], places)
         targets = target.encode_many([row.second for row in rows], places)
+        written = TextRow.texts if self.keeps_texts else self.data.written
         examples = [
-            Example(source_ids, target_ids, row.group, written=self.data.written(row), padding_id=padding_id)
+            Example(source_ids, target_ids, row.group, written=written(row), padding_id=padding_id)
             for row, source_ids, target_ids in zip(rows, sources, targets, strict=True)
             if source.fits(source_ids) and target.fits(target_ids)
         ]

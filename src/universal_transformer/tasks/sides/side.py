@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.picture_files import Pixels
-from universal_transformer.files import show, show_path
+from universal_transformer.files import one_line, show, show_path
 
 
 class Side:
@@ -85,6 +85,10 @@ class Side:
         """A label for each position of a source, for plots."""
         raise NotImplementedError
 
+    def text(self, source: Any) -> str:
+        """A source as a line of text."""
+        return " ".join(self.names(source))
+
     def pieces(self, ids: Any) -> list[str]:
         """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""
         return self.names(ids)
@@ -118,6 +122,11 @@ class Side:
         """The text of an answer with the parts of the input line that it has places for."""
         del line
         return text
+
+    def shown(self, text: str, written: Any, line: str) -> str:
+        """The text of an answer, `written` by the model to the input line, as a person reads it."""
+        del written, line
+        return one_line(text)
 
     def fault(self, text: str) -> str:
         """What is wrong with an answer, whatever was asked; empty if nothing is seen to be."""

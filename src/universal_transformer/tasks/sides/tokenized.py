@@ -44,6 +44,9 @@ class Tokenized(Side):
     def names(self, positions: Sequence[int]) -> list[str]:
         return [self.tokenizer.label(index) for index in positions]
 
+    def text(self, source: Sequence[int]) -> str:
+        return one_line(self.tokenizer.decode(source))
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         return self.tokenizer.spans(text)
 
@@ -225,3 +228,10 @@ class RunningText(Tokenized):
         ends = [place for place, index in enumerate(ids) if index == end_id]
         bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
         return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
+
+    def shown(self, text: str, written: Sequence[int] | None, line: str) -> str:
+        """The prompt with its continuation, several lines with an empty one after them."""
+        prompt = self.tokenizer.encode(line)
+        whole, before = self.render([*prompt, *(written or ())]), self.render(prompt)
+        found = line + (whole.removeprefix(before) if whole.startswith(before) else text)
+        return f"{found}\n" if "\n" in found else found
