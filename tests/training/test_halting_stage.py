@@ -217,6 +217,12 @@ def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys, name):
     assert "puts out the mean of its states" not in shown.err
 
 
+def test_a_run_that_halts_is_told_that_its_output_changes(tmp_path, capsys):
+    train_stories(tmp_path / "run", "--halting.side", "both")
+    assert main(["train", str(tmp_path / "run"), "--stage", "halting", "--dry-run"]) == 0
+    assert "(rule act) puts out the mean of its states" in capsys.readouterr().err
+
+
 def test_a_decoder_halts_after_an_encoder_whose_steps_follow_from_its_length():
     lengths = {"depth.max_steps": "length", "depth.decoder_max_steps": 3, "architecture": "encoder_decoder"}
     model = halting_model(replaced(tiny.model_config(), lengths), run=Path("/somewhere/run"))
@@ -234,9 +240,7 @@ def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, caps
     train_stories(Path(run))
     slash = f"{run}/"  # as the completion of a shell writes it
     assert main(["train", slash, "--stage", "halting", "--max-updates", "2", "--max-steps", "5", "--quiet"]) == 0
-    shown = capsys.readouterr()
-    assert f"ut evaluate {second}" in shown.out
-    assert "(rule act) puts out the mean of its states" in shown.err
+    assert f"ut evaluate {second}" in capsys.readouterr().out
     with monkeypatch.context() as patched:
         patched.chdir(run)
         assert main(["train", ".", "--stage", "halting", "--dry-run"]) == 0
