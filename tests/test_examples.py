@@ -11,8 +11,7 @@ import pytest
 import forked
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "onnx_answers")
-"""All but the one that `cli/test_export.py` runs with the model that it exports."""
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 NEEDS = {"ray_train": "ray"}

@@ -55,6 +55,9 @@ def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
     assert shown.out.endswith(f"written to {run / CALIBRATION}, {run / 'plots' / 'calibration.svg'}\n")
     assert (run / "plots" / "calibration.svg").read_bytes().startswith(b"<?xml")
     assert shown.err == ""
+    assert main(["plot", str(run)]) == 0
+    assert "chosen: max_steps 1: 1.00 steps" in (run / "report.html").read_text()
+    capsys.readouterr()
 
     assert main(["evaluate", str(run), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -138,9 +141,19 @@ def test_json_has_the_whole_curve(run, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((run / CALIBRATION).read_text())
     assert (printed["count"], printed["goal"]) == (
-        50, {"tolerance": 0.9, "confidence": 0.9, "loss": "changed", "cheapest": "steps"}
+        50, {"tolerance": 0.9, "confidence": 0.9, "loss": "changed", "cheapest": "steps", "rule": "max_steps",
+             "quick": False}
     )  # fmt: skip
     assert [point["setting"]["value"] for point in printed["points"]] == [2, 1]
+
+
+def test_a_long_calibration_says_how_long_it_takes_and_how_to_take_less(run, capsys, monkeypatch):
+    monkeypatch.setattr("universal_transformer.cli.calibrate.SOON", 0.0)
+    monkeypatch.setattr("universal_transformer.cli.calibrate.LONG", 0.0)
+    assert calibrate(run) == 0
+    assert "ut: all settings take at most 0 s; --quick tests fewer settings" in capsys.readouterr().err
+    assert calibrate(run, "--quick", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["goal"]["quick"]
 
 
 def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch):

@@ -16,7 +16,7 @@ from universal_transformer.evaluation import depth_curves
 from universal_transformer.evaluation.calibration import Cost, Goal, Point, percent
 from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
 from universal_transformer.evaluation.measure import Selection, evaluate
-from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of
+from universal_transformer.evaluation.metrics import METRICS
 from universal_transformer.evaluation.risk import p_value
 from universal_transformer.evaluation.scores import ScoreSums
 from universal_transformer.evaluation.settings import Setting, served
@@ -61,23 +61,26 @@ def task_of(*needs, truth=3, metric="error"):
 
 def run(model, task, goal=GOAL, *, rule="max_steps", **choices):
     examples = Selection(choices.pop("split", "validation"), choices.pop("limit", None))
-    return dataclasses.replace(calibrate(model, task, examples, goal=goal, rule=rule, **choices), weights="0" * 64)
+    goal = dataclasses.replace(goal, rule=rule)
+    return dataclasses.replace(calibrate(model, task, examples, goal=goal, **choices), weights="0" * 64)
 
 
 def test_the_losses_of_a_model_whose_answers_are_known():
-    """80 of 100 examples need one step, 15 two, 3 three, 2 four; one needs five and is never right."""
-    found = run(scripted(), task_of(*[1] * 80, *[2] * 15, *[3] * 2, *[4] * 2, 5))
+    """80 of 100 examples need one step, 15 two, 2 three, 2 four; one needs five and is never right."""
+    found = run(scripted(), task_of(*[1] * 80, *[2] * 15, *[3] * 2, *[4] * 2, 5), Goal(tolerance=0.1, confidence=0.9))
     assert [str(point.setting) for point in found.points] == ["max_steps 3", "max_steps 2", "max_steps 1"]
     assert [point.loss for point in found.points] == pytest.approx([0.02, 0.04, 0.19])
     assert [point.cost.score for point in found.points] == pytest.approx([0.97, 0.95, 0.8])
     assert (found.trained.score, found.trained.mean_steps) == (0.99, 4.0)
     assert [point.cost.mean_steps for point in found.points] == [3, 2, 1]
     for point, wrong in zip(found.points, (2, 4, 19), strict=True):
-        assert point.p_value == pytest.approx(p_value([1.0] * wrong + [0.0] * (100 - wrong), tolerance=0.05))
+        assert point.p_value == pytest.approx(p_value([1.0] * wrong + [0.0] * (100 - wrong), tolerance=0.1))
         assert point.cost.seconds > 0
-    assert [point.accepted for point in found.points] == [False] * 3  # 2 errors of 100 have p = 0.118
-    assert found.chosen is None
-    assert "keeps the depth of training" in found.outcome
+    assert [point.accepted for point in found.points] == [True, True, False]
+    strict = run(scripted(), task_of(*[1] * 80, *[2] * 15, *[3] * 2, *[4] * 2, 5))
+    assert [point.accepted for point in strict.points] == [False]  # 2 errors of 100 have p = 0.118
+    assert strict.chosen is None
+    assert "keeps the depth of training" in strict.outcome
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_answers_that_turn_right_do_not_make_up_for_answers_that_turn_wrong():
         run(scripted(), task, Goal(tolerance=0.05, confidence=0.9, loss=loss)) for loss in ("drop", "changed")
     )
     assert [point.loss for point in drop.points] == [0, 0, 0]
-    assert [point.loss for point in changed.points] == [0.5, 0.5, 0.5]
+    assert [point.loss for point in changed.points] == [0.5]
 
 
 @pytest.mark.parametrize("metric", ["intensities", "frames"])
@@ -139,7 +142,7 @@ def test_the_score_of_one_example():
         assert example_score(ScoreSums(sums={"wrong": 1.0}), metric=metric) == 0
     assert example_score(ScoreSums(sums={"right": 1.0}), metric="ranking") == 1
     assert example_score(ScoreSums(sums={"right": 3.0, "tokens": 4.0}), metric="perplexity") == 0.75
-    assert example_score(ScoreSums(sums={"sequences": 1.0, "characters": 0.5}), metric="sequence") == 1
+    assert example_score(ScoreSums(sums={"sequences": 1.0}), metric="sequence") == 1
     cells = ScoreSums(sums={"right": 3.0, "positions": 4.0, "sequences": 0.0})
     assert (example_score(cells, metric="positions"), example_score(cells, metric="tags")) == (0, 0.75)
     pytest.importorskip("sacrebleu")
@@ -176,27 +179,15 @@ def test_sequences_are_what_the_model_writes_by_itself(copying):
     check_against_evaluation(model, copying, found, lambda metrics: metrics["sequence_accuracy"])
 
 
-def test_answers_are_compared_to_their_end_and_scored_up_to_the_length_of_their_target(copying):
-    model = model_for(copying)
-    examples = [*copying.validation]
-    part, whole = (
-        metric_of(copying).answers(Inference(model, DecodingOptions(), whole), examples) for whole in (False, True)
-    )
-    assert [one.sums for one in part] == [one.sums for one in whole]
-    assert [one.steps for one in part] == [one.steps for one in whole]
-    for example, one, other in zip(examples, part, whole, strict=True):
-        assert other.answer[: len(one.answer)] == one.answer
-        assert len(one.answer) <= len(example.target)
-    assert any(len(other.answer) > len(one.answer) for one, other in zip(part, whole, strict=True))
-
-
 def test_texts_lose_shares_of_tokens(text_task):
     task = text_task("character")
     model = model_for(task)
     found = run(model, task, Goal(tolerance=0.5), limit=20)
     assert all(0 <= point.loss <= 1 for point in found.points)
     everything = run(model, task, Goal(tolerance=0.5, loss="changed"), limit=20)
-    assert all(one.loss <= other.loss for one, other in zip(found.points, everything.points, strict=True))
+    shared = list(zip(found.points, everything.points, strict=False))  # each ends at its first rejection
+    assert shared
+    assert all(one.loss <= other.loss for one, other in shared)
 
 
 def test_encoder_and_decoder_of_different_depth_lose_steps_together():
@@ -246,11 +237,21 @@ def test_thresholds_are_shares_of_the_models_own():
         assert values == pytest.approx([own * (1 - place / 20) for place in range(1, 20)])
 
 
-def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
-    """The curve goes on after the test has stopped, and the same settings are run whatever the data."""
-    model = scripted()
-    run(model, task_of(*[4] * 100))
-    assert model.calls == 4  # as trained and three settings
+def test_a_rule_ends_at_the_first_setting_that_loses_too_much():
+    """No later one could be accepted."""
+    for needs, calls in ((4, 2), (3, 3)):
+        model = scripted()
+        run(model, task_of(*[needs] * 100), dataclasses.replace(GOAL, quick=True))
+        assert model.calls == calls  # as trained, and those up to the first that is rejected
+
+
+def test_a_quick_calibration_tests_every_fourth_setting_and_says_how_long_all_take():
+    seconds = []
+    goal = Goal(tolerance=0.9, confidence=0.5, rule="max_steps", quick=True)
+    model = scripted(max_steps=14)
+    found = calibrate(model, task_of(*[1] * 40), Selection("validation"), goal=goal, announce=seconds.append)
+    assert [point.setting.value for point in found.points] == [10, 6, 2]
+    assert seconds == [pytest.approx(3 * found.trained.seconds * 40)]
 
 
 @pytest.mark.parametrize(

@@ -389,11 +389,13 @@ def test_answers_that_reached_the_limit_are_counted_and_warned_about_once(copyin
     model, task = limited(copying, limit=20, metric=metric, targets=(40,))
     report = evaluate(model, task)
     assert report.totals[0].unfinished == 4
-    (warning,) = report.warnings
+    assert report.totals[0].unreachable == 4
+    long, warning = report.warnings
+    assert long.startswith("4 of 4 targets (100.0%) are longer than an answer may be and cannot be right: raise the")
     assert warning.startswith("4 of 4 answers (100.0%) reached the limit of their length without an end")
     assert "--max-new-tokens" in warning
     longer = evaluate(model, task, options=DecodingOptions(max_new_tokens=50))
-    assert longer.totals[0].unfinished == 4
+    assert (longer.totals[0].unfinished, longer.totals[0].unreachable) == (4, 0)
 
 
 def test_decoder_steps_are_those_generation_made(copying):

@@ -167,12 +167,12 @@ def test_what_all_others_know_of_a_metric(scored):
         assert not metric.chosen_by_loss
         with torch.no_grad():
             assert chosen.score(model, seconds=0.0, check=lambda: None).name == metric.decisive
-    goal = Goal(tolerance=0.9, confidence=0.2)
+    goal = Goal(tolerance=0.9, confidence=0.2, rule="max_steps")
     if metric.uncalibrated("drop"):
         with pytest.raises(UserError, match="confidence"):
-            calibrate(model, task, Selection("test"), goal=goal, rule="max_steps")
+            calibrate(model, task, Selection("test"), goal=goal)
     else:
-        assert calibrate(model, task, Selection("test"), goal=goal, rule="max_steps").metric == task.metric
+        assert calibrate(model, task, Selection("test"), goal=goal).metric == task.metric
     other = next(name for name, kind in METRICS.items() if kind.architecture != metric.architecture)
     with pytest.raises(UserError, match=f"is scored by {other}, which needs architecture"):
         evaluate(model, dataclasses.replace(task, metric=other))
@@ -211,8 +211,8 @@ def test_a_new_metric_is_one_file_and_one_line(tmp_path, monkeypatch):
     assert "same length" in "\n".join(report.lines())
     assert Report.from_dict(report.to_dict()) == report
     assert report.baseline.startswith("always '")
-    goal = Goal(tolerance=0.9, confidence=0.2)
-    assert "turn from right to wrong" in calibrate(model, task, Selection("test"), goal=goal, rule="max_steps").promise
+    goal = Goal(tolerance=0.9, confidence=0.2, rule="max_steps")
+    assert "turn from right to wrong" in calibrate(model, task, Selection("test"), goal=goal).promise
     chosen = TaskMetric.of(task, TrainingConfig(max_updates=1, select_by="metric"))
     with torch.no_grad():
         assert chosen.score(model, seconds=0.0, check=lambda: None).name == "same_length"

@@ -6,10 +6,12 @@ import stat
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from configs import config_of
 from small_models import small
@@ -92,7 +94,62 @@ def test_weights_of_another_precision_are_taken(kind, tmp_path):
     save_file({name: tensor.to(kind) for name, tensor in stored.items()}, tmp_path / "model.safetensors")
     back = EncoderDecoder.from_pretrained(tmp_path)
     for name, tensor in back.tensors().items():
-        assert torch.equal(tensor, stored[name].to(kind).float())
+        assert torch.equal(tensor.float(), stored[name].to(kind).float())
+        assert tensor.dtype == (torch.float32 if kind == torch.float16 else kind)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+def test_a_model_of_another_precision_comes_back_as_it_was(kind, tmp_path):
+    model = small(halting=True).to(kind)
+    model.save_pretrained(tmp_path)
+    back = EncoderDecoder.from_pretrained(tmp_path)
+    assert {tensor.dtype for tensor in back.tensors().values()} == {kind}
+    assert torch.equal(logits(back), logits(model))
+
+
+def quantised(model):
+    """A linear map with whole numbers, which a file of weights cannot hold as they are used."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8, inplace=True)
+
+
+def adapted(model):
+    """A low-rank adapter, as of LoRA."""
+    linear = next(part for part in model.modules() if isinstance(part, nn.Linear))
+    linear.register_parameter("adapter", nn.Parameter(torch.zeros(2, linear.in_features)))
+
+
+def parametrised(model):
+    nn.utils.parametrizations.weight_norm(next(part for part in model.modules() if isinstance(part, nn.Linear)))
+
+
+def untied(model):
+    model.target.embedding.weight = nn.Parameter(model.target.embedding.weight.detach().clone())
+
+
+def infinite(model):
+    model.target.embedding.weight.data[0, 0] = torch.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (quantised, "not saved: missing tensors for this configuration: .*take quantisation, parametrisations and"),
+        (adapted, "not saved: unexpected tensors for this configuration: .*adapter; take quantisation"),
+        (parametrised, "not saved: missing tensors for this configuration: .*weight; take quantisation"),
+        (untied, r"not saved: unexpected tensors for this configuration: target\.embedding\.weight; take"),
+        (infinite, r"not saved: tensor .*weight holds values that are not finite"),
+    ],
+)
+def test_a_model_that_would_not_come_back_is_not_saved(change, message, tmp_path):
+    """Without the refusal a file is written that cannot be loaded, or lacks weights."""
+    model = single()
+    change(model)
+    with pytest.raises(UserError, match=message) as found:
+        model.save_pretrained(tmp_path / "model")
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "model").exists()
 
 
 def test_saving_again_leaves_no_trace_of_the_first(tmp_path):

@@ -56,6 +56,19 @@ def test_compiled_is_eager_in_outputs_and_gradients(halting):
     assert list(eager.state_dict()) == list(compiled.state_dict())
 
 
+@pytest.mark.parametrize("halting", [False, True])
+def test_a_whole_model_is_compiled_for_eight_shapes(halting, monkeypatch):
+    """Within the limit of torch, beyond which a function is no longer compiled."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    model = build(with_fields(SMALL, halting=halting)).eval()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        for count in range(8):
+            source = padded(7 + count)[: 2 + count % 3]
+            torch.testing.assert_close(compiled(source).logits, model(source).logits)
+
+
 @pytest.mark.cover(1)
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("gradients", [False, True])

@@ -485,3 +485,20 @@ def test_a_compiled_block_trains_like_an_eager_one(tmp_path):
         for name in ("False", "True")
     )
     assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_a_finished_cosine_that_goes_on_says_how_far_its_rate_goes_back_up(tmp_path):
+    fields = {"schedule": "cosine", "warmup_updates": 0, "learning_rate": 0.01}
+    train(tiny.run_config(max_updates=6, **fields), tmp_path / "run", task=tiny.task(), quiet=True)
+    again = train(
+        tiny.run_config(max_updates=12, **fields), tmp_path / "run", task=tiny.task(), resume=True, quiet=True
+    )
+    last, first = (0.01 * (1 + math.cos(math.pi * done)) / 2 for done in (5 / 6, 6 / 12))
+    rise = f"the learning rate goes back up: it was {last:.3g} in update 6, and is {first:.3g} in the next"
+    assert rise in again.warnings
+    constant = {"schedule": "constant", "learning_rate": 0.01}
+    train(tiny.run_config(max_updates=2, **constant), tmp_path / "other", task=tiny.task(), quiet=True)
+    again = train(
+        tiny.run_config(max_updates=4, **constant), tmp_path / "other", task=tiny.task(), resume=True, quiet=True
+    )
+    assert not any("learning rate" in text for text in again.warnings)

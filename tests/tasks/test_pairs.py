@@ -14,6 +14,8 @@ from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.training.data_lines import data_lines, unreachable
+from universal_transformer.typed import replaced
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 REAL = os.environ.get("UT_DATA") or str(Path(__file__).parents[2] / "../shared/data")
@@ -223,7 +225,7 @@ def test_what_the_vocabulary_lacks_is_never_right(tmp_path, metric):
         tokens = until_end(example.target)
         assert set(tokens) == {UNKNOWN}
         scored = metric_of(task)
-        assert all(value == 0 for value in scored.sums(tokens, example).sums.values())
+        assert all(value == 0 for value in scored.scores(scored.sums(tokens, example)).values())
         if metric != "sequence":
             assert scored.text(tokens).strip() == ""
 
@@ -304,27 +306,14 @@ def test_a_tokenizer_of_bleu_without_bleu_is_refused(tmp_path):
         PairsData(train=path, bleu_tokenizer="zh", metric="sequence")
 
 
-def test_each_side_may_have_its_own_tokenizer(tmp_path):
-    path = write_tsv(tmp_path / "a.tsv", [("hej", "h e j"), ("haj", "h a j")])
-    task = data(path, validation=path, tokenizer="character", target_tokenizer="whitespace").load()
-    assert [task.codec.pieces(example) for example in task.train][:1] == [
-        (["h", "e", "j", "<end>"], ["▁h", "▁e", "▁j", "<end>"])
-    ]
-    assert task.model_fields["vocabulary.target_size"] == 4 + 4
-    task.codec.save(tmp_path)
-    again = data(path, validation=path, tokenizer=str(tmp_path / "tokenizer.json")).load()
-    assert again.codec.source == task.codec.source, "a vocabulary of a run keeps its ids"
-    again = data(path, target_tokenizer=str(tmp_path / "target_tokenizer.json"), validation=path).load()
-    assert again.codec == task.codec
-    with pytest.raises(UserError, match="expected one of character, whitespace"):
-        data(path, target_tokenizer="letters")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_tokenizer_of_a_run_is_taken_with_its_ids(tmp_path, kind):
-    path = write_tsv(tmp_path / "a.tsv")
-    codec = data(path, validation=path, tokenizer=kind, vocabulary_size=300).load().codec
-    codec.save(tmp_path)
-    again = data(path, validation=path, tokenizer=str(tmp_path / "tokenizer.json")).load().codec
-    assert again.source.tokens == codec.source.tokens
-    assert again == codec
+def test_targets_that_are_longer_than_an_answer_may_be_are_counted(tmp_path):
+    """The longest training target has 4 tokens with its end, so that an answer has at most 4 + 1 + 10."""
+    (tmp_path / "train").write_text("".join(f"go {n}\ta b c\n" for n in range(20)))
+    (tmp_path / "test").write_text(f"go\t{'a ' * 14}\ngo\t{'a ' * 15}\n{'go ' * 9}\t{'a ' * 15}\n")
+    files = {
+        part: str(tmp_path / name) for part, name in (("train", "train"), ("validation", "train"), ("test", "test"))
+    }
+    task = PairsData(tokenizer="whitespace", **files).load()
+    (line,) = [line for line in data_lines(task, ModelConfig()) if line.startswith("too long")]
+    assert "1 of 3 test targets are longer" in line
+    assert not unreachable(task, replaced(ModelConfig(), {"generation.max_new_tokens": 16}))

@@ -189,7 +189,7 @@ def test_labels_of_trees_that_are_held_out_and_all_marks_are_known(tmp_path):
     (example,) = task.codec.read([(1, "the b barked ? !")], name="lines")
     assert example.unknown == ("b",)
     assert task.codec.words(example) == ["the", "<unknown>", "barked", "?", "!"]
-    (shown,) = [line for line in data_lines(task) if line.startswith("unknown")]
+    (shown,) = [line for line in data_lines(task, ModelConfig()) if line.startswith("unknown")]
     assert shown.split()[1] == "25.00%", "one of four words, and no bracket"
 
 

@@ -63,6 +63,9 @@ class NeuralGpuConfig(BaseConfig):
     dropout: DropoutRate = 0.0
     """Dropout of the candidates of the gated units."""
 
+    def answer_limit(self, given: int) -> int:
+        return given + self.output_extra
+
     def rules(self) -> Refusals:
         yield from super().rules()
         other = self.architecture != "encoder_decoder" or self.inputs.kind != "tokens"

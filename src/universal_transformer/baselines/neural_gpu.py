@@ -133,7 +133,7 @@ class NeuralGpuTarget(OutputSide):
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
         """New tokens of an answer to ``length`` symbols: the places of its output, or ``most`` if these are fewer."""
         del fed
-        places = length + self.config.output_extra
+        places = self.config.answer_limit(length)
         return places if most is None else min(most, places)
 
     def start(self, encoded: Places, call: Call, *, batch: int, capacity: int) -> Places:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PLOT = "plots/calibration.svg"
 """Where the plot is, in the folder of a run."""
+SOON, LONG = 5.0, 60.0
+"""Seconds of a calibration that are said, and for which a quicker one is named."""
 ShareText = Annotated[str, OptionForm("SHARE")]
 
 
@@ -45,6 +47,8 @@ class Calibrate(Scoring):
     """drop: answers that turn wrong, or the score that is lost; changed: answers that differ."""
     cheapest: Literal["steps", "seconds"] = "steps"
     """Choose the setting of least mean steps, or of the least measured time."""
+    quick: bool = False
+    """Test every fourth setting of a rule, and measure their time once."""
     split: Name = ""
     """The validation (default), test, or the name of a test set or of a group of its table; it should not have been
     trained on."""
@@ -83,15 +87,23 @@ class Calibrate(Scoring):
             halting_execution=self.halting_execution,
             validation_size=self.validation_size,
         )
+        goal = Goal(
+            tolerance=tolerance,
+            confidence=confidence,
+            loss=self.loss,
+            cheapest=self.cheapest,
+            rule=rule,
+            quick=self.quick,
+        )
         with progress_bar() as progress:
             found = calibrate(
                 run.model,
                 task,
                 Selection(split, self.limit),
-                goal=Goal(tolerance=tolerance, confidence=confidence, loss=self.loss, cheapest=self.cheapest),
-                rule=rule,
+                goal=goal,
                 batch_tokens=self.batch_tokens,
                 progress=progress,
+                announce=None if self.json else announce,
             )
         found = replace(found, weights=weights_of(folder / MODEL))
         show_result(found, as_json=self.json)
@@ -109,6 +121,15 @@ class Calibrate(Scoring):
         elif found.chosen is None:
             note(f"ut: {found.outcome}")
         return 0 if found.chosen else FAILED
+
+
+def announce(seconds: float) -> None:
+    """Say how long a calibration takes; a rule ends at the first setting that loses too much."""
+    from universal_transformer.explore.canvas import duration
+
+    quicker = "; --quick tests fewer settings" if seconds > LONG else ""
+    if seconds > SOON:
+        note(f"ut: all settings take at most {duration(seconds)}{quicker}")
 
 
 def replaced(found: Calibration, folder: Path) -> Calibration | None:

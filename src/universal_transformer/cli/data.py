@@ -112,8 +112,9 @@ def _check_recipe(name: str, fields: Sequence[str]) -> int:
     from universal_transformer.runs.opened import load_data
     from universal_transformer.training.data_lines import data_lines
 
-    task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
-    say("\n".join([*data_lines(task), *(f"note        {text}" for text in task.notes)]))
+    config = override(RECIPES[name](), fields, prog=f"ut data check {name}")
+    task = load_data(config)
+    say("\n".join([*data_lines(task, config.model), *(f"note        {text}" for text in task.notes)]))
     return 0
 
 

@@ -38,7 +38,7 @@ class Train(OnData):
     run: Folder = ""
     """Folder of the run (default: runs/RECIPE-DIGEST)."""
     config: File = ""
-    """A config.json, or the folder of a run that has one, in place of a recipe."""
+    """In place of a recipe: a config.json, as every run has one, or the folder of a run."""
     resume: Annotated[str, OptionForm("RUN")] = ""
     """Continue a run from its last checkpoint."""
     accept_change: Annotated[tuple[str, ...], OptionForm("FIELD")] = ()
@@ -218,7 +218,7 @@ def start(
     from universal_transformer.training.data_lines import data_lines
 
     if not quiet:
-        say("\n".join([f"data        {task.name}", *data_lines(task), f"run folder  {folder}"]))
+        say("\n".join([f"data        {task.name}", *data_lines(task, config.model), f"run folder  {folder}"]))
         sys.stdout.flush()
     from universal_transformer.runs.trainer import train
 

@@ -41,6 +41,10 @@ class Goal:
     loss: LossKind = "drop"
     """Of what the expectation is bounded."""
     cheapest: Measure = "steps"
+    rule: DepthRule | None = None
+    """The only rule that is tested; None: each that the model serves."""
+    quick: bool = False
+    """Whether only every fourth setting of a rule is tested, and time is measured once."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import fsum, inf
 from operator import itemgetter
@@ -29,13 +29,15 @@ from universal_transformer.evaluation.calibration import (
 from universal_transformer.evaluation.measure import Progress, Selection, batches, select_examples
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
-from universal_transformer.evaluation.settings import DepthRule, Setting, served
+from universal_transformer.evaluation.settings import Setting, served
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
 
 TIMED, FASTEST = 3, 3
 """How often the time of a setting that may be chosen is measured, and how many settings these are."""
+QUICK = 4
+"""A quick calibration tests every so-many-th setting of a rule that has as many."""
 
 
 @dataclass
@@ -108,17 +110,18 @@ def calibrate(
     examples: Selection = VALIDATION,
     *,
     goal: Goal,
-    rule: DepthRule | None = None,
     batch_tokens: int = 16384,
     progress: Progress | None = None,
+    announce: Callable[[float], object] | None = None,
 ) -> Calibration:
-    """Run `model` on a split of `task` with each setting of depth, and choose the cheapest within the `goal`.
+    """Run `model` on a split of `task` with settings of depth, and choose the cheapest within the `goal`.
 
-    The settings of a rule (None: of each that the model serves) are tested in their order, at the level
-    ``(1 - confidence) / number of rules``, up to the first that is not accepted (`risk`): the risks of all accepted
-    settings are then within the tolerance with the stated confidence. The time of the depth of training and of the
-    `FASTEST` accepted settings is the shortest of `TIMED` measurements, because other work of the machine can only make
-    it longer. The field `weights` is left to the caller.
+    The settings of a rule are tested in their order, at the level ``(1 - confidence) / number of rules``, up to the
+    first that is not accepted (`risk`), after which none can be: the risks of all accepted settings are then within the
+    tolerance with the stated confidence. The time of the depth of training and of the `FASTEST` accepted settings is
+    the shortest of `TIMED` measurements, because other work of the machine can only make it longer. `announce` is
+    called with the seconds that all settings take at most, once the depth of training has been timed. The field
+    `weights` is left to the caller.
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """
@@ -126,27 +129,35 @@ def calibrate(
     if reason := metric.uncalibrated(goal.loss):
         raise UserError(reason)
     metric.check(model, options)
-    settings = served(model, wanted=rule)
+    settings = {
+        rule: (goal.quick and of_rule[QUICK - 1 :: QUICK]) or of_rule
+        for rule, of_rule in served(model, wanted=goal.rule).items()
+    }
     sets, _ = select_examples(task, examples)
     chosen = [example for part in sets.values() for example in part]
     delta = (1 - goal.confidence) / len(settings)
     check_count(len(chosen), goal=goal, rules=len(settings), name=examples.split)
     batched = batches(model, chosen, batch_tokens=batch_tokens)
-    runs = 1 + sum(map(len, settings.values())) + (TIMED - 1) * (1 + FASTEST)
+    again = 0 if goal.quick else TIMED - 1
+    runs = 1 + sum(map(len, settings.values())) + again * (1 + FASTEST)
     trials = Trials(model, metric, batched, progress, runs * len(chosen))
     before = trials.run(options)
-    found = {setting: trials.run(setting.of(options)) for of_rule in settings.values() for setting in of_rule}
-    lost = {setting: losses(before, after, loss=goal.loss, metric=metric) for setting, after in found.items()}
-    p_values = {setting: p_value(some, tolerance=goal.tolerance) for setting, some in lost.items()}
-    good = [
-        setting
-        for of_rule in settings.values()
-        for setting in of_rule[: num_accepted([p_values[tested] for tested in of_rule], delta=delta)]
-    ]
+    if announce is not None:
+        announce((runs - 1) * before.seconds)
+    found, lost, p_values, good = dict[Setting, Outcome](), dict[Setting, list[float]](), dict[Setting, float](), []
+    for of_rule in settings.values():
+        for place, setting in enumerate(of_rule, start=1):
+            found[setting] = trials.run(setting.of(options))
+            lost[setting] = losses(before, found[setting], loss=goal.loss, metric=metric)
+            p_values[setting] = p_value(lost[setting], tolerance=goal.tolerance)
+            if not num_accepted([p_values[setting]], delta=delta):
+                trials.total -= (len(of_rule) - place) * len(chosen)
+                break
+            good.append(setting)
     fastest = sorted(good, key=lambda setting: _amount(found[setting].cost, goal.cheapest))[:FASTEST]
-    for _ in range(TIMED - 1 if good else 0):
-        for outcome, again in ((before, options), *((found[setting], setting.of(options)) for setting in fastest)):
-            outcome.seconds = min(outcome.seconds, trials.run(again).seconds)
+    for _ in range(again if good else 0):
+        for outcome, timed in ((before, options), *((found[setting], setting.of(options)) for setting in fastest)):
+            outcome.seconds = min(outcome.seconds, trials.run(timed).seconds)
     points = tuple(
         Point(
             setting=setting,

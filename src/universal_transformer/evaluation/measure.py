@@ -144,6 +144,7 @@ def summarise(
             ours.step_counts(limit=limit),
             baseline=metric.shown_scores(guessed) if guessed.count else {},
             unfinished=round(ours.sums.get("unfinished", 0)),
+            unreachable=round(ours.sums.get("unreachable", 0)),
         )
 
     return Report(
@@ -179,7 +180,14 @@ def warnings_of(report: Report, model: Model, options: DecodingOptions) -> Itera
             most = options.max_steps or model.config.max_steps_of(decoder=decoder)
             if found := collapse(steps.mean, steps.spread, side=side, max_steps=most):
                 yield "halting has collapsed ({}): {}".format(*found)
-    cut, count = (sum(getattr(row, name) for row in report.totals) for name in ("unfinished", "count"))
+    cut, long, count = (
+        sum(getattr(row, name) for row in report.totals) for name in ("unfinished", "unreachable", "count")
+    )
+    if long:
+        yield (
+            f"{long:,} of {count:,} targets ({long / count:.1%}) are longer than an answer may be and cannot be right: "
+            f"{options.longer_answers(model)}"
+        )
     if cut:
         yield (
             f"{cut:,} of {count:,} answers ({cut / count:.1%}) reached the limit of their length without an end and "

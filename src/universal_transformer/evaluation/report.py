@@ -40,6 +40,8 @@ class ScoreRow:
     """The same scores of answers that need no model; empty if the baseline is not known."""
     unfinished: NumberOf = 0
     """Answers that reached the limit of their length without an end."""
+    unreachable: NumberOf = 0
+    """Targets that are longer than this limit."""
 
     @property
     def name(self) -> str:

@@ -106,6 +106,10 @@ class BaseConfig:
         """Whether there is a target that is written position by position."""
         return self.architecture not in ENCODERS
 
+    def answer_limit(self, given: int) -> int:
+        """How many tokens an answer to so many tokens may have."""
+        return self.generation.limit(given)
+
     @property
     def writes(self) -> Writes:
         """What the model predicts."""

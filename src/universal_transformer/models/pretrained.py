@@ -26,6 +26,8 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types of numbers that a file of weights may hold."""
+KEPT = {"BF16": torch.bfloat16, "F64": torch.float64}
+"""Types that a loaded model has where all its weights have it, by their names in such a file."""
 MAX_HEADER = 16 * 2**20  # bytes
 Shape = tuple[int, ...]
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -84,8 +86,13 @@ class Pretrained(nn.Module):
         install(self, cast("HaltingExecution", choice))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``model.safetensors`` into ``folder``, each whole or not at all."""
+        """Write ``config.json`` and ``model.safetensors`` into ``folder``, each whole or not at all.
+
+        UserError for a model that would not come back: with other tensors than those of its configuration, because it
+        was quantised, parametrised, adapted or untied, or with numbers that are not finite.
+        """
         folder = Path(folder)
+        self._check_complete(show_path(folder))
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -95,11 +102,24 @@ class Pretrained(nn.Module):
         write_bytes(folder / WEIGHTS, save(tensors))
         write_json(folder / CONFIG, self.config.to_dict())
 
+    def _check_complete(self, where: str) -> None:
+        tensors, not_saved = self.tensors(), f"{where}: the model is not saved"
+        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        remedy = "; take quantisation, parametrisations and adapters away first, or save state_dict() yourself"
+        try:
+            check_shapes(found, _shapes(type(self), self.config, where=where), name=not_saved)
+        except UserError as error:
+            raise UserError(f"{error}{remedy}") from None
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise UserError(f"{not_saved}: tensor {name} holds values that are not finite")
+
     @classmethod
     def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
         """The model that :meth:`save_pretrained` wrote into ``folder``, or that of the training run in ``folder``.
 
-        ``folder`` can be the name of a pretrained model.
+        ``folder`` can be the name of a pretrained model. Weights of 64 bits or of bfloat16 stay so; those of 16 bits
+        (float16), a form of storage, become float32.
 
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it. Memory is allocated only
         after the names and shapes in the file have been compared with the configuration. If there is a manifest.json,
@@ -111,9 +131,13 @@ class Pretrained(nn.Module):
         config = config_from_dict(read_config(folder), where=where)
         cls.check_config(config, where=f"{where}: ")
         with _readable(path) as file:  # only its header is read
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no dict
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no dict
+            found = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            stored = {part.get_dtype() for part in slices.values()}
         check_shapes(found, _shapes(cls, config, where=where), name=show_path(path))
         model = cls(config)
+        for dtype in [KEPT[name] for name in stored if name in KEPT and len(stored) == 1]:
+            model = model.to(dtype)
         with _readable(path) as file:
             for name, tensor in model.tensors().items():
                 fill(tensor, file.get_tensor(name), name=f"{path}: tensor {name}")

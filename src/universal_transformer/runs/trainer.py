@@ -27,7 +27,7 @@ from universal_transformer.runs.resume import RunOrigin, check_usable, continued
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training.display import Display, Tensors, display
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
-from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.optimizer import NonFiniteError, learning_rate
 from universal_transformer.training.processes import joined, own_device, started
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import repeatable
@@ -38,6 +38,9 @@ from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.validation import BaselineComparison, ValidationScore
 from universal_transformer.training.warm_start import starting_weights
 from universal_transformer.typed import typed
+
+RISE = 0.01
+"""Of a learning rate, of which a resume says that it goes up."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,19 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     if limit is not None and limit < state.update:
         made = f"this run has {counted(state.update, 'update')} already"
         raise UserError(f"training.max_updates={limit}: {made}; expected at least as many")
-    return SavedRun(state, checkpoint.tensors, changes, warnings + warnings_of(before, now))
+    warnings += [*warnings_of(before, now), *rate_jump(before.config.training, now.config.training, state)]
+    return SavedRun(state, checkpoint.tensors, changes, warnings)
+
+
+def rate_jump(before: TrainingConfig, now: TrainingConfig, state: RunState) -> list[str]:
+    """Return a warning where the rate of the next update is higher than that of a run without changes."""
+    old, new = (learning_rate(given, update=state.update + 1, seconds=state.seconds) for given in (before, now))
+    if new <= (1 + RISE) * old:
+        return []
+    last = learning_rate(before, update=state.update, seconds=state.seconds)
+    return [
+        f"the learning rate goes back up: it was {last:.3g} in update {state.update:,}, and is {new:.3g} in the next"
+    ]
 
 
 def shown_of(model: Model, *, quiet: bool) -> Display:

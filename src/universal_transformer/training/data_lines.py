@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from universal_transformer.data.example import Example, Frames, spread
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.tasks.task import Task
 
 SAMPLE = 10_000
@@ -17,12 +18,15 @@ WIDTH = 100
 """Most characters of an example."""
 
 
-def data_lines(task: Task) -> list[str]:
-    """Return a line on the number of examples, and of a task whose codec reads text further lines."""
+def data_lines(task: Task, model: AnyModelConfig) -> list[str]:
+    """Return lines on the number of examples and on targets that a model with this configuration cannot write, and of a
+    task whose codec reads text further lines.
+    """
     codec, counts = task.codec, {"train": len(task.train), "validation": len(task.validation)}
     # without test files the validation examples are the test set: they are listed once
     counts |= {name: len(examples) for name, examples in task.test.items() if name != "validation"}
     lines = [f"examples    {', '.join(f'{name} {count:,}' for name, count in counts.items())}", *repeated(task)]
+    lines += unreachable(task, model)
     if not codec.vocabulary:
         return lines
     sample = spread(task.train, count=SAMPLE)
@@ -46,6 +50,20 @@ def data_lines(task: Task) -> list[str]:
         text = " → ".join("|".join(side) for side in codec.pieces(example) if side)
         lines.append(f"example     {text if len(text) <= WIDTH else f'{text[: WIDTH - 1]}…'}")
     return lines
+
+
+def unreachable(task: Task, model: AnyModelConfig) -> list[str]:
+    """Return a line on targets to validate and test on that are longer than an answer may be."""
+    config = task.configure(model)
+    if config.architecture != "encoder_decoder" or config.writes != "tokens" or config.generation.fixed_length:
+        return []
+    found = []
+    for name, examples in ({"validation": task.validation} | dict(task.test)).items():
+        targets = [(len(one.source), len(one.target)) for one in examples if isinstance(one.target, tuple)]
+        if long := sum(length > config.answer_limit(source) for source, length in targets):
+            found.append(f"{long:,} of {len(targets):,} {name} targets")
+    raised = "than an answer may be: raise model.generation.max_new_tokens (of a Neural GPU, model.output_extra)"
+    return [f"too long    {', '.join(found)} are longer {raised}"] * bool(found)
 
 
 def repeated(task: Task) -> list[str]:

@@ -124,7 +124,7 @@ class Estimate:
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
-            *data_lines(self.task),
+            *data_lines(self.task, self.config.model),
             *(f"note        {text}" for text in self.task.notes),
         ]
 

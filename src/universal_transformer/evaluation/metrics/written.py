@@ -42,6 +42,8 @@ class Written(Metric):
                 encoder=output.source_steps, decoder=output.token_steps if model.config.max_steps else ()
             )
             sums.answer = tuple(output.tokens)
+            limit = model.target.limit(len(example.source), most=options.max_new_tokens)
+            sums.sums["unreachable"] = float(len(target_ids(example)) > limit)
             sums.sums["unfinished"] = float(not output.finished)
             found.append(sums)
         return found
