@@ -86,7 +86,7 @@ def test_rows_to_predict_may_lack_what_is_answered():
             "a.tsv",
             "IN: a OUT: b\n",
             {},
-            r"--data\.separator names another separator: ';' or 'SOURCE: \{source\} TARGET",
+            r"--data\.separator names another separator, such as ';', or a line such as 'SOURCE",
         ),
         ("a.tsv", "a\tb\n", {"columns": "source=1,target=3"}, r"a\.tsv:1: found 2 columns in .*; no column 3"),
         ("a.tsv", "x\ty\na\tb\n", {"columns": "source=x,target=z"}, r"a\.tsv:1: no column 'z' in \['x', 'y'\]"),

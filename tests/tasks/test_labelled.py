@@ -2,9 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
 
+from small_task_models import model_for
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, KINDS
@@ -12,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.training.objective import objective
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 ROWS = [(f"text {number} is {'very ' * (number % 3)}{word}", word) for number in range(8) for word in ("good", "bad")]
@@ -135,3 +139,29 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
     )
     with pytest.raises(UserError, match=r"codec\.json: target: labels: found .*different"):
         Codec.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("choice", "weights"), [("balanced", (0.625, 2.5)), ("yes=3", (5 / 7, 15 / 7)), ("yes=1", (1, 1))]
+)
+def test_classes_have_weights_in_the_loss_of_training_alone(tmp_path, choice, weights):
+    rows = [(f"text {number}", "yes" if number < 2 else "no") for number in range(10)]
+    path = write(tmp_path / "a.tsv", rows)
+    task = LabelledData(train=path, validation=path, class_weights=choice).load()
+    assert [example.weight for example in task.train] == pytest.approx([weights[1]] * 2 + [weights[0]] * 8)
+    assert {example.weight for example in task.validation} == {1.0}
+    model = model_for(task).eval()
+    batch = collate(task.train, indices=range(10))
+    with torch.no_grad():
+        loss = objective(model, batch, label_smoothing=0.1, ponder_weight=0.0)
+        each = cross_entropy(model(batch.source).logits, batch.target, label_smoothing=0.1, reduction="none")
+        plain = objective(model, collate(task.validation, indices=range(10)), label_smoothing=0.1, ponder_weight=0.0)
+    expected = sum(weights[target == 1] * float(term) for target, term in zip(batch.target, each, strict=True)) / 10
+    assert float(loss.total) == pytest.approx(expected, rel=1e-5)
+    assert float(plain.total) == pytest.approx(float(each.mean()), rel=1e-5)
+    for wrong, message in (
+        ("maybe=2", "unknown label 'maybe'"),
+        ("yes=0", "'yes=0'; expected balanced, or LABEL=WEIGHT"),
+    ):
+        with pytest.raises(UserError, match=f"--data.class-weights: {message}"):
+            LabelledData(train=path, validation=path, class_weights=wrong).load()

@@ -27,6 +27,7 @@ ALIASES = {
     "training.clip_norm": ("grad_clip", "max_grad_norm"),
     "training.patience": ("early_stopping",),
     "training.seed": ("seed",),
+    "data.columns": ("columns",),
 }
 """Names that the same quantity has in other programs, or that it alone has without a group."""
 OTHER_UNITS = {

@@ -22,18 +22,21 @@ class Batch:
     `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model, and float32
     [batch, frame, feature] for frames, padded with NaN;
     `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples, and float32 as well
-    for frames; `indices` says which example each row is.
+    for frames; `indices` says which example each row is, and `weights` how much it counts, if not all count alike.
     """
 
     source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | Float[Tensor, "batch frame feature"] | None
     target: Int[Tensor, "batch target"] | Int[Tensor, " batch"] | Float[Tensor, "batch target output"]
     indices: Int[Tensor, " batch"]
     padding_id: int = PADDING
+    weights: Float[Tensor, " batch"] | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         source = None if self.source is None else self.source.to(device, non_blocking=True)
         target = self.target.to(device, non_blocking=True)
-        return replace(self, source=source, target=target, indices=self.indices.to(device, non_blocking=True))
+        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
+        indices = self.indices.to(device, non_blocking=True)
+        return replace(self, source=source, target=target, indices=indices, weights=weights)
 
     @property
     def ignored(self) -> int:
@@ -61,12 +64,14 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
     padding_id = examples[0].padding_id
     assert all(example.padding_id == padding_id for example in examples), "a batch has one id of padding"
     sources, targets = [example.source for example in examples], [example.target for example in examples]
+    weights = [example.weight for example in examples]
     has_source = isinstance(sources[0], np.ndarray) or any(sources)
     return Batch(
         source=_padded(sources, padding_id=padding_id) if has_source else None,
         target=_padded(targets, padding_id=padding_id),
         indices=torch.tensor(indices, dtype=torch.int64),
         padding_id=padding_id,
+        weights=None if set(weights) == {1.0} else torch.tensor(weights),
     )
 
 

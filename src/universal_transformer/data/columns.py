@@ -217,7 +217,7 @@ class Columns:
             more += ", and that of --data.group" if self.group else ""
             remedy = f"--data.columns {self._numbers} chooses columns"
             if len(cells) == 1:
-                remedy = f"--data.separator names another separator: ';' or '{self._a_line}'"
+                remedy = f"--data.separator names another separator, such as ';', or a line such as '{self._a_line}'"
             if cells[0].lstrip().startswith("{"):
                 remedy = "the name of a file of JSON lines ends in .jsonl"
             expected = f"{len(self.names)}, {'<TAB>'.join(self.names)}{more}"

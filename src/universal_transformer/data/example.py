@@ -42,6 +42,8 @@ class Example:
     """Of an input to predict: its parts that the codec does not know, as they were written, each once."""
     written: tuple[str, str] | None = field(default=None, compare=False)
     """Source and target as they were written, where answers are compared with texts; the ids may lack some words."""
+    weight: float = 1.0
+    """Of its term in the loss of training."""
     padding_id: int = PADDING
     """The id that fills its rows of ids in a batch: that of the tokenizer which made them."""
 

@@ -7,8 +7,9 @@ hypothesis: ``<end>`` separates them, and each has a segment embedding.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from universal_transformer.files import show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import Encoded, OwnFiles, classes, input_lines
 from universal_transformer.tasks.sides.listed import Classes
-from universal_transformer.tasks.sides.side import Sides
+from universal_transformer.tasks.sides.side import Sides, unknown_name
 from universal_transformer.tasks.sides.tokenized import Text
 from universal_transformer.typed import check
 
@@ -44,6 +45,9 @@ class LabelledData(OwnFiles):
     tokenizer: str = "word"
     """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
     (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
+    class_weights: str = ""
+    """Weights of classes in the loss: balanced, each as if it had as many texts as the others, or LABEL=WEIGHT,… (1 for
+    others). Their mean over the training texts is made 1."""
     lower_case: bool = False
     """Turn all text into lower case."""
     group: str = ""
@@ -78,7 +82,12 @@ class LabelledData(OwnFiles):
 
     def encode_train(self) -> tuple[Codec[Any, Any], Encoded]:
         codec, encoded = super().encode_train()
-        counts = Counter(example.target for example in encoded.examples)
+        classes_of = [int(example.target) for example in encoded.examples if isinstance(example.target, int)]
+        counts = Counter(classes_of)
+        if self.class_weights:
+            weights = class_weights(self.class_weights, codec.target.labels, counts)
+            both = zip(encoded.examples, classes_of, strict=True)
+            encoded = replace(encoded, examples=[replace(example, weight=weights[label]) for example, label in both])
         once = [label for label, count in counts.items() if count == 1]
         if len(once) < MANY_ONCE or 4 * len(counts) < len(encoded.examples):
             return codec, encoded
@@ -89,6 +98,23 @@ class LabelledData(OwnFiles):
     def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
         _check_segments(table, codec.source.segments)
         return super().encode(codec, table, notes)
+
+
+def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int]) -> list[float]:
+    """Return ``w_c / Σ_c n_c w_c / n`` for each class, of which there are ``n_c`` texts among n; "balanced" is
+    ``w_c = 1 / n_c``.
+    """
+    given = [1 / counts.get(index, 1) for index in range(len(labels))]
+    if choice != "balanced":
+        words, where = dict(part.rpartition("=")[::2] for part in choice.split(",")), "--data.class-weights"
+        for label, weight in words.items():
+            if label not in labels:
+                raise UserError(f"{where}: {unknown_name(label, labels, what='label')}")
+            if not re.fullmatch(r"\d+(\.\d+)?", weight) or not float(weight):
+                raise UserError(f"{where}: {show(f'{label}={weight}')}; expected balanced, or LABEL=WEIGHT above 0")
+        given = [float(words.get(label, 1)) for label in labels]
+    mean = sum(given[index] * count for index, count in counts.items()) / sum(counts.values())
+    return [weight / mean for weight in given]
 
 
 def _check_segments(table: TextTable, segments: int) -> None:

@@ -83,11 +83,12 @@ def objective(
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
     n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
-    tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
-    everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
-    its expectation over the last step, and ``N + R`` a divergence (`rules/ponder.py`). `step_loss`: `deep_supervision`;
-    with "stop" (the stage "halting") L is `stop_loss`, and with "expected" CE is the expectation in evaluation too. In
-    the calls of both nothing halts.
+    tagger that have a class. Terms have the weights of their examples, if these have some (`Batch.weights`). q is ``1 -
+    label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
+    `max_steps` replaces the configured depth. In training with the rule ponder, CE is its expectation over the last
+    step, and ``N + R`` a divergence (`rules/ponder.py`). `step_loss`: `deep_supervision`; with "stop" (the stage
+    "halting") L is `stop_loss`, and with "expected" CE is the expectation in evaluation too. In the calls of both
+    nothing halts.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
     add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
     `frame_loss`.
@@ -111,8 +112,9 @@ def objective(
             target.flatten(),
             ignore_index=ignored,
             label_smoothing=label_smoothing,
-            reduction="sum",
+            reduction="sum" if batch.weights is None else "none",
         )
+        total = total if batch.weights is None else (batch.weights * total).sum()
         num_correct = ((logits.detach().argmax(-1) == target) & real).sum()
     count = real.sum().clamp(min=1) if counts is None else counts.targets
     both: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
@@ -123,6 +125,8 @@ def objective(
     read = output.decoder or output.encoder
     if step_logits is not None and read is not None:
         each = cross_entropies(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
+        if batch.weights is not None and step_loss != "stop":
+            each = each * batch.weights
         if step_loss == "stop":
             least = model.config.depth.min_steps
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
