@@ -5,12 +5,15 @@ import torch
 
 from small_models import small, variants
 from universal_transformer.errors import UserError
-from universal_transformer.models.heads import pool
+from universal_transformer.models.heads import ClassHead, ComparingHead, pool
+from universal_transformer.registry import build
+from universal_transformer.typed import replaced
 
 EXTRA = {
     "whole sequence": {"halting": True, "halting_scope": "sequence"},
     "end": {"end_coordinates": True},
     "padding zeroed": {"zero_padding": True},
+    "two texts": {"inputs.segments": 2},
 }
 VARIANTS = variants() | EXTRA
 
@@ -63,6 +66,29 @@ def test_pooling_is_the_mean_or_the_last_of_the_real_positions():
         torch.testing.assert_close(last[row], real[-1])
     torch.testing.assert_close(pool(states, padding=None, how="mean"), states.mean(dim=1))
     torch.testing.assert_close(pool(states, padding=None, how="last"), states[:, -1])
+
+
+def test_two_texts_are_read_by_their_means_and_how_these_differ():
+    """Against a loop over the rows, with padding on either side; an exit and each step read the same way."""
+    head = ComparingHead(2, 3, end_id=2).double()
+    texts = [([5, 6, 2], [7, 2]), ([5, 2], [6, 7, 2])]
+    source = torch.tensor([[0, 5, 6, 2, 7, 2, 0], [5, 2, 6, 7, 2, 0, 0]])
+    states = torch.randn(2, 7, 2, dtype=torch.float64)
+    read, whole = head.reader(source, padding=source == 0)
+    assert whole
+    for row, (start, (first, second)) in enumerate(zip((1, 0), texts, strict=True)):
+        middle, end = start + len(first), start + len(first) + len(second)
+        u, v = states[row, start:middle].mean(dim=0), states[row, middle:end].mean(dim=0)
+        expected = head.weight @ torch.cat([u, v, (u - v).abs(), u * v]) + head.bias
+        torch.testing.assert_close(read(states)[row], expected)
+    unpadded, _ = head.reader(source[:1, 1:6], padding=None)
+    torch.testing.assert_close(unpadded(states[:1, 1:6]), read(states)[:1])
+
+
+def test_the_mean_of_two_texts_compares_them():
+    two = replaced(classifier().config, {"inputs.segments": 2})
+    assert isinstance(build(two).head, ComparingHead)
+    assert isinstance(build(replaced(two, {"outputs.pooling": "last"})).head, ClassHead)
 
 
 def test_a_row_of_nothing_but_padding_is_finite():

@@ -107,9 +107,9 @@ class InputsConfig:
     observations), or for each square patch of a picture."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of the width."""
-    segments: Positive = 1
-    """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
-    determine it."""
+    segments: Annotated[int, Range(1, 2)] = 1
+    """Texts of the source, each with <end> after it; of two, each has a learned segment embedding. The data determine
+    it."""
     features: Positive | None = None
     """Numbers of a frame, or rows of pixels of a picture. The data determine it."""
     stride: Positive = 1
@@ -155,7 +155,8 @@ class OutputsConfig:
     output_bias: bool = True
     """Add a bias to the logits."""
     pooling: Literal["mean", "last", "pointer"] = "mean"
-    """What a classifier reads: the mean over positions, the last position, or attention over the source tokens."""
+    """What a classifier reads: the mean over positions (of two texts: both means, and how they differ), the last
+    position, or attention over the source tokens."""
 
     def rules(self, config: Any) -> Refusals:
         """What pictures, frames and pointers need (decisions D17 and D19)."""

@@ -10,6 +10,7 @@ from torch import nn
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import needed
+from universal_transformer.models.inputs import texts_of
 from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.nn.halting import accumulation_dtype
 from universal_transformer.rules.exits import Head
@@ -46,6 +47,27 @@ class ClassHead(nn.Linear):
         if how is None:
             return lambda states: self(self.dropout(states)), False
         return lambda states: self(self.dropout(pool(states, padding=padding, how=how))), True
+
+
+class ComparingHead(nn.Linear):
+    """``W D([u; v; |u - v|; u * v]) + b``, u and v the means over the positions of the first and of the second text
+    (Conneau et al., EMNLP 2017, section 3.1). D: dropout.
+    """
+
+    def __init__(self, width: int, num_classes: int, *, end_id: int, dropout: float = 0.0) -> None:
+        super().__init__(4 * width, num_classes)
+        self.end_id, self.dropout = end_id, nn.Dropout(dropout)
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
+        text = texts_of(source, end_id=self.end_id)
+        blank = torch.zeros_like(text, dtype=torch.bool) if padding is None else padding
+
+        def read(states: States) -> Float[Tensor, "batch classes"]:
+            first, second = (pool(states, padding=blank | other, how="mean") for other in (text > 0, text == 0))
+            return self(self.dropout(torch.cat([first, second, (first - second).abs(), first * second], dim=-1)))
+
+        return read, True
 
 
 class Pointer(nn.Module):
@@ -85,10 +107,12 @@ class Pointer(nn.Module):
         return (probability.scatter_add(1, source, attention) + FLOOR).log()
 
 
-def head_of(config: BaseConfig, width: int, *, pooling: str, dropout: float = 0.0) -> ClassHead | Pointer:
+def head_of(config: BaseConfig, width: int, *, pooling: str, dropout: float = 0.0) -> nn.Module:
     """The head of a classifier or a tagger whose states have ``width`` channels."""
     by = f"a {config.architecture} needs classes"
     classes = needed(config.vocabulary.num_classes, "vocabulary.num_classes", by=by)
     if pooling == "pointer":
         return Pointer(width, num_classes=classes, start_id=config.start_id, dropout=dropout)
+    if pooling == "mean" and config.inputs.segments > 1:
+        return ComparingHead(width, classes, end_id=config.vocabulary.end_id, dropout=dropout)
     return ClassHead(width, classes, pooling=None if config.architecture == "tagger" else pooling, dropout=dropout)

@@ -70,10 +70,16 @@ class _Embedding(Table):
         return (self.scale * embedding(ids, self.weight)).masked_fill(blank, 0.0)
 
 
+def texts_of(ids: Int[Tensor, "batch position"], *, end_id: int) -> Int[Tensor, "batch position"]:
+    """The text of each token of a source of several: the number of end ids before it."""
+    ends = ids == end_id
+    return ends.cumsum(dim=1) - ends.long()
+
+
 class TokenInput(_Embedding):
     """``E[id] * sqrt(width)``, exactly 0 at padding; with several segments ``E[id] * sqrt(width) + S[segment]``.
 
-    The segment of a token is the number of end ids before it.
+    The segment of a token is its text (`texts_of`).
     """
 
     owner = True
@@ -119,8 +125,7 @@ class TokenInput(_Embedding):
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
         if self.segments is None:
             return self.embed(ids)
-        ends = ids == self.end_id
-        segment = (ends.cumsum(dim=1) - ends.long()).clamp(max=len(self.segments) - 1)
+        segment = texts_of(ids, end_id=self.end_id).clamp(max=len(self.segments) - 1)
         blank = self.padding(ids).unsqueeze(-1)
         return self.embed(ids) + embedding(segment, self.segments).masked_fill(blank, 0.0)
 
