@@ -65,8 +65,7 @@ def evaluate(
 
     The scores of a `baseline` stand next to those of the model. Answers have the limit of length that prediction has.
     Steps are counted over real source positions and over generated tokens. Warnings say where halting has collapsed,
-    answers may be cut, or the baseline is not beaten. The batches change a figure only by rounding, and with several
-    beams because a search continues to the longest target of its batch.
+    answers may be cut, or the baseline is not beaten. The batches change a figure only by rounding.
 
     UserError for an unknown split, no examples, or a model that does not fit the task.
     """

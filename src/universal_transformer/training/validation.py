@@ -196,7 +196,7 @@ class BaselineComparison:
         if self.classes:
             return f"baseline ({answers}) error {self.score.error:.2%}"
         loss = f"baseline ({self.baseline.loss_of}) loss {self.score.cross_entropy:.4f}"
-        return loss if self.score.metric is None else f"{loss}, ({answers}) {self.score.metric.text}"
+        return loss if self.score.metric is None else f"{loss} · ({answers}) {self.score.metric.text}"
 
     def warning(self, score: ValidationScore) -> str:
         """Return a warning if `score` is not better than that of the baseline, otherwise an empty text."""
