@@ -1,5 +1,7 @@
 """Spoken digits as a task: parts without a recording in common, distorted training, sound files in and words out."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -183,6 +185,9 @@ def test_word_errors_are_scored_with_a_baseline_and_answers_do_not_depend_on_the
     assert total.metrics["word_error"] > 50
     assert total.baseline["word_error"] > 50
     assert report.baseline.startswith("always '")
+    for metric, score in (("characters", "character_error"), ("phonemes", "phoneme_error")):
+        again = evaluate(model, dataclasses.replace(task, metric=metric), Selection("strings", limit=2), options=few)
+        assert set(again.totals[0].metrics) == {score, "sequence_accuracy"}
     together = [one.text for one in predict(model, task.codec, task.test["strings"][:4], options=few)]
     alone = [next(iter(predict(model, task.codec, [one], options=few))).text for one in task.test["strings"][:4]]
     assert together == alone

@@ -101,7 +101,7 @@ def render(
         _scores(report, plots),
         _ponder_time(report, plots),
         _attention(report, plots),
-        page.section("Calibration", plots.add("calibration", loss_by_steps(calibration)) if calibration else ""),
+        "" if calibration is None else _calibration(calibration, plots),
         *_facts([story for story in stories if story.facts], plots),
         page.section("Episode", "" if episode is None else plots.add("episode", watched_episode(episode))),
         _drawn("Pictures", "picture", [story for story in stories if story.pixels is not None], plots),
@@ -168,6 +168,10 @@ def _attention(report: Report, plots: Plots) -> str:
     figure = plots.add("attention_by_step", attention_by_step(report)) if report.attention else ""
     tables = [page.folded(name, page.table(table)) for name, table in attention_tables(report.attention).items()]
     return page.section("Attention of questions", figure, *tables)
+
+
+def _calibration(found: Calibration, plots: Plots) -> str:
+    return page.section("Calibration", plots.add("calibration", loss_by_steps(found)), hint=found.outcome)
 
 
 def _facts(stories: Sequence[Story], plots: Plots) -> Iterator[str]:
