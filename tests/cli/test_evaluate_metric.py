@@ -15,7 +15,7 @@ def scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def evaluate(model, *options):
-        assert main(["evaluate", model, "--split", "validation", "--limit", "2", *options]) == 0
+        assert main(["evaluate", model, "--split", "validation", "--limit", "2", "--no-calibration", *options]) == 0
         name = f"report-validation{''.join(f'-metric-{metric}' for metric in options[1:])}-limit-2.json"
         return Report.load(tmp_path / model / name)
 
