@@ -1,30 +1,37 @@
 """`ut export`: a folder with the model as a graph, what its user must know, and its tokenizer; whole or not at all."""
 
 import json
+import runpy
+import sys
+from pathlib import Path
 
 import onnxruntime
 import pytest
 import torch
 
+from universal_transformer import DecodingOptions, load
 from universal_transformer.cli import main
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import Codec
 
 SMALL = ["--filter-width", "16", "--minutes", "None", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
 DATA = ["--train-examples", "20", "--validation-examples", "5", "--test-examples", "2"]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx_answers.py"
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A run of two updates on digits to copy, of fixed depth."""
-    folder = tmp_path_factory.mktemp("copy") / "run"
+    """A run of two updates on pairs, of fixed depth, with a tokenizer for each side."""
+    folder = tmp_path_factory.mktemp("pairs")
+    (folder / "a.tsv").write_text("".join(f"a {n} b\tn{n} n{n % 7} c\n" for n in range(40)))
     sizes = ["--width", "8", "--num-heads", "2", "--depth.max-steps", "2"]
-    assert main(["train", "copy", "--run", str(folder), *sizes, *SMALL, *DATA]) == 0
-    return folder
+    given = ["--data.train", str(folder / "a.tsv"), "--tokenizer", "character", "--target-tokenizer", "whitespace"]
+    assert main(["train", "pairs", "--run", str(folder / "run"), *given, *sizes, *SMALL]) == 0
+    return folder / "run"
 
 
 @pytest.mark.compiled
-def test_an_exported_run_answers_as_the_run(copy, capsys):
+def test_an_exported_run_answers_as_the_run(copy, capsys, monkeypatch):
     target = copy / "export" / "onnx"
     (copy / "export").mkdir()
     target.mkdir()
@@ -32,7 +39,7 @@ def test_an_exported_run_answers_as_the_run(copy, capsys):
     assert main(["export", str(copy), "--format", "onnx"]) == 0
     shown = capsys.readouterr().out
     assert "equal steps at" in shown
-    assert f"written to {target}: codec.json, model.json, model.onnx" in shown
+    assert f"written to {target}: codec.json, model.json, model.onnx, target_tokenizer.json, tokenizer.json" in shown
     assert {path.name for path in (copy / "export").iterdir()} == {"onnx"}
     about = json.loads((target / "model.json").read_text())
     assert about["compared"]["difference"] < 1e-5
@@ -48,6 +55,14 @@ def test_an_exported_run_answers_as_the_run(copy, capsys):
     with torch.no_grad():
         expected = load_pretrained(copy / "model")(source, labels).logits
     torch.testing.assert_close(torch.from_numpy(logits), expected, rtol=0, atol=1e-5)
+    texts = ["a 3 b", "b a", "11"]
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(target), *texts])
+    runpy.run_path(str(EXAMPLE))
+    limit = {"options": DecodingOptions(max_new_tokens=10)}  # an untrained model may not end
+    answers = [answer.text for answer in load(copy)(texts, **limit)]
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[:9] for line in shown] == [text.split()[:9] for text in answers]
+    assert all("  " not in line for line in shown)
 
 
 def test_a_folder_of_the_user_is_not_replaced(copy, tmp_path, capsys):

@@ -123,7 +123,7 @@ def test_a_tagger_is_compared_with_the_most_frequent_tag_of_each_word(tmp_path):
     task = TaggedData(train=str(path), validation=str(path)).load()
     report = reported(task)
     assert report.totals[0].baseline["position_accuracy"] == pytest.approx(25 / 26)  # unknown words are one word
-    assert report.baseline == "the most frequent tag of each word"
+    assert report.baseline == "the most frequent tag of each token"
     baseline = learned(task, model_for(task))
     (rest,) = task.validation[-1:]
     assert [baseline.errors(example) for example in task.validation[:2]] == [0, 0]

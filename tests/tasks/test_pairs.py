@@ -317,3 +317,29 @@ def test_targets_that_are_longer_than_an_answer_may_be_are_counted(tmp_path):
     (line,) = [line for line in data_lines(task, ModelConfig()) if line.startswith("too long")]
     assert "1 of 3 test targets are longer" in line
     assert not unreachable(task, replaced(ModelConfig(), {"generation.max_new_tokens": 16}))
+
+
+def test_each_side_may_have_its_own_tokenizer(tmp_path):
+    path = write_tsv(tmp_path / "a.tsv", [("hej", "h e j"), ("haj", "h a j")])
+    task = data(path, validation=path, tokenizer="character", target_tokenizer="whitespace").load()
+    assert [task.codec.pieces(example) for example in task.train][:1] == [
+        (["h", "e", "j", "<end>"], ["▁h", "▁e", "▁j", "<end>"])
+    ]
+    assert task.model_fields["vocabulary.target_size"] == 4 + 4
+    task.codec.save(tmp_path)
+    again = data(path, validation=path, tokenizer=str(tmp_path / "tokenizer.json")).load()
+    assert again.codec.source == task.codec.source, "a vocabulary of a run keeps its ids"
+    again = data(path, target_tokenizer=str(tmp_path / "target_tokenizer.json"), validation=path).load()
+    assert again.codec == task.codec
+    with pytest.raises(UserError, match="expected one of character, whitespace"):
+        data(path, target_tokenizer="letters")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tokenizer_of_a_run_is_taken_with_its_ids(tmp_path, kind):
+    path = write_tsv(tmp_path / "a.tsv")
+    codec = data(path, validation=path, tokenizer=kind, vocabulary_size=300).load().codec
+    codec.save(tmp_path)
+    again = data(path, validation=path, tokenizer=str(tmp_path / "tokenizer.json")).load().codec
+    assert again.source.tokens == codec.source.tokens
+    assert again == codec

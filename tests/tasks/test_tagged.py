@@ -2,10 +2,13 @@
 
 import pytest
 
+from small_task_models import model_for
 from universal_transformer.cli import main
 from universal_transformer.data.columns import Columns
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.metrics import metric_of
+from universal_transformer.evaluation.prediction import predict, with_words
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.tasks import Codec
 from universal_transformer.tasks.tagged import TaggedData
@@ -159,6 +162,27 @@ def test_a_tag_that_training_does_not_have_is_named(tmp_path):
         TaggedData(train=path, validation=other).load()
     with pytest.raises(UserError, match=r"--data\.columns 'tokens=1,tags=1': one column for tokens and tags"):
         TaggedData(train=path, columns="tokens=1,tags=1").load()
+
+
+@pytest.mark.parametrize("kind", ["character", "bpe"])
+def test_parts_of_words_have_the_tag_of_their_word_at_its_beginning(tmp_path, kind):
+    path = write(tmp_path / "a.conll")
+    task = TaggedData(train=path, validation=path, tokenizer=kind, vocabulary_size=262 if kind == "bpe" else 50).load()
+    source, example = task.codec.source, task.train[0]
+    places = source.word_places(example.source)
+    assert [task.codec.render(example.target[place]) for place in places] == ["D", "N", "V"]
+    assert sum(map(bool, example.target)) == 3 < len(example.source)
+    task.codec.save(tmp_path)
+    codec = Codec.load(tmp_path)
+    assert codec == task.codec
+    (found,) = codec.read([(1, "the  catalogue sat")], name="x")
+    assert len(codec.source.word_places(found.source)) == 3
+    assert found.unknown == (() if kind == "bpe" else ("l", "u"))
+    (answer,) = predict(model_for(task), codec, [found])
+    assert len(answer.text.split()) == len(answer.output) == 3
+    words = with_words(answer, codec=codec, line="the catalogue sat", example=found).words
+    assert [word.text for word in words] == ["the", "catalogue", "sat"]
+    assert metric_of(task).sums(example, example.target).sums["positions"] == 3
 
 
 def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_path, capsys):

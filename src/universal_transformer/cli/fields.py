@@ -38,7 +38,7 @@ OTHER_UNITS = {
 }
 """Names of quantities that have another unit here, and the fields to use."""
 USUAL = (
-    *("data.train", "data.validation", "data.test", "data.tokenizer", "data.metric"),
+    *("data.train", "data.validation", "data.test", "data.columns", "data.tokenizer", "data.metric"),
     *("model.sizes.width", "model.sizes.num_heads", "model.depth.max_steps", "model.halting.side"),
     *("model.coordinates.position", "training.minutes", "training.max_updates", "training.batch_tokens"),
     *("training.learning_rate", "training.seed", "training.device"),
@@ -97,7 +97,11 @@ def fields_page(
     for option in shown:
         group = option.field.rpartition(".")[0] if everything else option.field.partition(".")[0]
         groups.setdefault(group, []).append(option)
-    names = [f"--{aliases[0].replace('_', '-')} is --{path.replace('_', '-')}" for path, aliases in ALIASES.items()]
+    names = [
+        f"--{aliases[0].replace('_', '-')} is --{path.rpartition('.')[2].replace('_', '-')}"
+        for path, aliases in ALIASES.items()
+        if not path.endswith(f".{aliases[0]}")
+    ]
     epilog = (
         "Groups may be left out of a name that is not ambiguous: --max-steps. none is the value for no limit, such as "
         f"--minutes none. Other names: {', '.join(names)}."

@@ -38,7 +38,7 @@ class Train(OnData):
     run: Folder = ""
     """Folder of the run (default: runs/RECIPE-DIGEST)."""
     config: File = ""
-    """In place of a recipe: a config.json, as every run has one, or the folder of a run."""
+    """A config.json, or the folder of a run that has one, in place of a recipe."""
     resume: Annotated[str, OptionForm("RUN")] = ""
     """Continue a run from its last checkpoint."""
     accept_change: Annotated[tuple[str, ...], OptionForm("FIELD")] = ()

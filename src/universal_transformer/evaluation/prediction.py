@@ -158,15 +158,15 @@ class TagAnswers(ClassAnswers):
         for example, scores, ids, taken in zip(
             examples, values.tolist(), best.tolist(), called.source_steps, strict=True
         ):
-            length = len(example.source)
-            given = target_ids(example) or (PADDING,) * length
-            classes = [known or index for known, index in zip(given, ids[:length], strict=True)]
-            certain = [0.0 if known else score for known, score in zip(given, scores[:length], strict=True)]
-            tokens = self.tokens(example, taken)
+            assert isinstance(example.source, tuple)
+            places, tokens = self.codec.source.word_places(example.source), self.tokens(example, taken)
+            given = target_ids(example) or (PADDING,) * len(example.source)
+            classes = [given[place] or ids[place] for place in places]
+            certain = [0.0 if given[place] else scores[place] for place in places]
             text, score = self.codec.render(classes), sum(certain)
             output = [
                 Token(self.codec.render([index]), token.steps, value)
-                for index, token, value in zip(classes, tokens, certain, strict=True)
+                for index, token, value in zip(classes, [tokens[place] for place in places], certain, strict=True)
             ]
             choices = [(text, score)]
             found.append(

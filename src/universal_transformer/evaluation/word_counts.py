@@ -70,7 +70,7 @@ class TagOfWord(WordCounts):
         return {word: int(tags[counts.argmax()]) for word, (tags, counts) in self.by_word.items()}
 
     def describe(self, render: Callable[[Any], str]) -> str:
-        return "the most frequent tag of each word" if self.pairs else super().describe(render)
+        return "the most frequent tag of each token" if self.pairs else super().describe(render)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,8 +50,8 @@ class OwnFiles(ABC):
     test: str = ""
     """Test rows, like `train`; without it the validation rows are scored."""
     columns: str = ""
-    """Columns by name or number, where they are others: source=1,target=3. Names are the keys of JSON lines, or stand
-    in the first line of other files. A file that ends in .csv may have columns in quotes."""
+    """Columns by name or number: source=1,target=3. Names are the keys of JSON lines, or stand in the first line of
+    other files. A file that ends in .csv may have columns in quotes."""
     separator: str = ""
     """What stands between columns (default: a tab, in .csv a comma), or a whole line with the names of its columns in
     braces: "IN: {source} OUT: {target}"."""

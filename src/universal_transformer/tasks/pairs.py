@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.columns import Columns, TextRow
 from universal_transformer.data.hub import is_hub
@@ -42,7 +42,8 @@ class PairsData(OwnFiles):
     ROWS: ClassVar = "pairs"
     needs: ClassVar = ("source<TAB>target lines", "JSON lines", "the source side")
     FILES: ClassVar[tuple[str, ...]] = (
-        *("train", "train_target", "validation", "validation_target", "test", "test_target", "tokenizer"),
+        *("train", "train_target", "validation", "validation_target", "test", "test_target"),
+        *("tokenizer", "target_tokenizer"),
     )
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
@@ -57,6 +58,8 @@ class PairsData(OwnFiles):
     tokenizer: str = "bpe"
     """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
     (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
+    target_tokenizer: str = ""
+    """What a token of a target is, where it is another than that of a source: each side then has its own vocabulary."""
     vocabulary_size: int = 8000
     shared_vocabulary: bool = True
     """One vocabulary and one embedding table for both sides; otherwise one for each."""
@@ -83,7 +86,8 @@ class PairsData(OwnFiles):
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
+        for choice in self._tokenizers:
+            check_choice(choice, self.vocabulary_size, lower_case=self.lower_case)
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
@@ -136,7 +140,8 @@ class PairsData(OwnFiles):
 
     def _mapped(self) -> tuple[PairsCodec, TokenStore]:
         """Open the store of the training pairs, or make it."""
-        choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        sizes: dict[str, Any] = {"vocabulary_size": self.vocabulary_size, "lower_case": self.lower_case}
+        choice = [key for tokenizer in self._tokenizers for key in choice_key(tokenizer, **sizes)]
         rows, sources = partial(self._rows, "train"), (self.train, self.train_target)
         return map_pairs(self, rows, sources=sources, key=[*choice, self.shared_vocabulary])
 
@@ -150,7 +155,7 @@ class PairsData(OwnFiles):
 
     def caveats(self) -> Iterator[str]:
         if self.metric == "sequence":
-            if self.tokenizer != "character":
+            if self._tokenizers[-1] != "character":
                 yield "character accuracy is over tokens, place by place"
             if self.lower_case:
                 yield "targets are turned into lower case: an answer is right whatever the case of its target"
@@ -177,16 +182,25 @@ class PairsData(OwnFiles):
     def learn(self, rows: Sequence[TextRow], given: TextTable | None = None) -> PairsCodec:
         del given
         texts = [[row.first for row in rows], [row.second for row in rows]]
-        if self.shared_vocabulary:
+        if self.shared_vocabulary and not self.target_tokenizer:
             texts = [texts[0] + texts[1]]
-        sides = [
-            Text(
-                make_tokenizer(self.tokenizer, part, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case),
-                self.max_length,
-            )
-            for part in texts
+        sizes: dict[str, Any] = {"vocabulary_size": self.vocabulary_size, "lower_case": self.lower_case}
+        tokenizers = [
+            make_tokenizer(choice, part, **sizes) for choice, part in zip(self._tokenizers, texts, strict=False)
         ]
+        special = {(one.padding_id, one.start_id, one.end_id) for one in tokenizers}
+        if len(special) > 1:
+            found = " and ".join(map(str, sorted(special)))
+            raise UserError(
+                f"--data.target-tokenizer: padding, start and end have the ids {found}; expected equal ones"
+            )
+        sides = [Text(tokenizer, self.max_length) for tokenizer in tokenizers]
         return Codec(sides[0], sides[-1])
+
+    @property
+    def _tokenizers(self) -> list[str]:
+        """What is a token of a source, and of a target."""
+        return [self.tokenizer, self.target_tokenizer or self.tokenizer]
 
     def written(self, row: TextRow) -> tuple[str, str]:
         return row.first, row.second

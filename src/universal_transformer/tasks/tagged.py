@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.columns import JSON_LINES, Columns, Lines, TextRow, ending
+from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import TextTable, read_table
 from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
@@ -27,8 +28,6 @@ from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Sentence
 from universal_transformer.typed import Positive, Share, check
 
-WORDS: Literal["whitespace"] = "whitespace"
-"""The kind of tokenizer that takes each token of a line as it is."""
 MOST_TAGS = 10_000
 COLUMNS_OF_CONLL_U = 10
 CONLL = (".conll", ".conllu", ".conllx", ".iob", ".bio")
@@ -49,17 +48,20 @@ class TaggedData(OwnFiles):
     """Numbers of the columns (CoNLL-U: tokens=2,tags=4; default: the first and the last), or keys of JSON lines."""
     separator: str = ""
     """What stands between columns (default: a tab, or blanks in a line without a tab)."""
+    tokenizer: Literal["whitespace", "character", "bpe"] = "whitespace"
+    """What a position is: whitespace (a word, unknown if training has it once), or a part of a word, of which the first
+    has the tag: character, bpe (byte pairs merged by frequency)."""
     vocabulary_size: int = 20000
-    """At most so many different words."""
+    """At most so many different tokens."""
     lower_case: bool = False
     """Turn all tokens into lower case."""
     max_length: Positive = 256
-    """Tokens of the longest sentence; longer ones are left out and counted."""
+    """Positions of the longest sentence; longer ones are left out and counted."""
     validation_fraction: Share = 0.1
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_choice(WORDS, self.vocabulary_size, lower_case=self.lower_case)
+        check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
         assert self.layout, "a UserError for columns that cannot be"
 
     @property
@@ -77,6 +79,12 @@ class TaggedData(OwnFiles):
             if (tokens := len(row.first.split())) != (tags := len(row.second.split())):
                 raise UserError(f"{table.name}:{row.line}: {tokens} tokens and {tags} tags; expected a tag for each")
         return table
+
+    def encode(self, codec: Codec[Any, Any], table: TextTable, notes: list[str]) -> list[Example]:
+        return [
+            replace(example, target=codec.source.at_words(example.source, example.target))
+            for example in super().encode(codec, table, notes)
+        ]
 
     def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
         """Yield sentences: of a file of columns (by its ending, or because its first token has a tab after it) the
@@ -99,14 +107,16 @@ class TaggedData(OwnFiles):
 
     def learn(self, rows: Sequence[TextRow], given: TextTable) -> Codec[Sentence, Tags]:
         tags = [tag for row in given.rows for tag in row.second.split(BLANK)]
+        parts = self.tokenizer != "whitespace"
         tokenizer = Tokenizer.train(
-            (row.first for row in rows),
-            kind=WORDS,
+            (BLANK * parts + row.first for row in rows),
+            kind=self.tokenizer,
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
-            least_count=2,
+            least_count=1 if parts else 2,
         )
-        return Codec(Sentence(tokenizer, self.max_length), Tags(classes(tags, given, what="tag", most=MOST_TAGS)))
+        sentence = Sentence(tokenizer, self.max_length, parts=parts)
+        return Codec(sentence, Tags(classes(tags, given, what="tag", most=MOST_TAGS)))
 
 
 def read_conll(path: str | Path, columns: Columns) -> TextTable:

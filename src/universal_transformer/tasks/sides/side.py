@@ -93,6 +93,10 @@ class Side:
         """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""
         return self.names(ids)
 
+    def word_places(self, ids: Sequence[int]) -> Sequence[int]:
+        """The positions of a source that have a class, of a model that gives one to each word."""
+        return range(len(ids))
+
     def reading_order(self, count: int) -> Sequence[int]:
         """The `count` positions of a source in the order in which a person reads them."""
         return range(count)

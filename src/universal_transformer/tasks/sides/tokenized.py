@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from universal_transformer.data.columns import BETWEEN
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, Tokenizer
 from universal_transformer.data.trees import CLOSE, OPEN, treebank_word
 from universal_transformer.errors import UserError
@@ -146,11 +147,13 @@ class Text(Tokenized):
 
 @dataclass(frozen=True)
 class Sentence(Tokenized):
-    """The words of a sentence, as a tokenizer of the kind "whitespace" has them."""
+    """The words of a sentence, as a tokenizer of the kind "whitespace" has them, or their parts."""
 
     kind: ClassVar[str] = "sentence"
     max_length: int
-    """Most words."""
+    """Most positions."""
+    parts: bool = False
+    """Whether positions are parts of words: characters or byte pairs. A blank is before each word."""
     treebank: bool = False
     """Whether words are written as in treebanks, with ``-LRB-`` and ``-RRB-`` for brackets."""
 
@@ -160,13 +163,33 @@ class Sentence(Tokenized):
 
     @property
     def size(self) -> str:
-        return f"{len(self.tokenizer):,} words"
+        return f"{len(self.tokenizer):,} {'tokens' if self.parts else 'words'}"
+
+    @cached_property
+    def _beginnings(self) -> frozenset[int]:
+        """The ids of parts that begin a word."""
+        return frozenset(index for index in range(len(self.tokenizer)) if self.tokenizer.decode([index])[:1] == BLANK)
+
+    def word_places(self, ids: Sequence[int]) -> Sequence[int]:
+        if not self.parts:
+            return range(len(ids))
+        return [place for place, index in enumerate(ids) if index in self._beginnings]
+
+    def at_words(self, source: Sequence[int], tags: Sequence[int]) -> tuple[int, ...]:
+        """The tags of words at the first positions of these, and no class at the others."""
+        at = dict(zip(self.word_places(source), tags, strict=True))
+        return tuple(at.get(place, PADDING) for place in range(len(source)))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        if not self.parts:
+            return super().spans(text)
+        return [(max(0, first - 1), end - 1) for first, end in super().spans(BLANK + text)]
 
     def read_line(self, line: str, *, where: str) -> Example:
         """A line has words with blanks between them."""
         words = line.split()
         text = BLANK.join(map(treebank_word, words) if self.treebank else words)
-        ids = tuple(self.tokenizer.encode(text))
+        (ids,) = self.encode_many([text], [where])
         if not self.fits(ids):
             raise UserError(too_long(where, len(ids), what="sentence", limit=self.max_length))
         notes = _tree_notes(line, where) if self.treebank else answer_notes(line, where)
@@ -174,7 +197,7 @@ class Sentence(Tokenized):
 
     def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[int, ...]]:
         del places  # any text has ids
-        return [tuple(ids) for ids in self.tokenizer.encode_many(texts)]
+        return [tuple(ids) for ids in self.tokenizer.encode_many([BLANK * self.parts + text for text in texts])]
 
     def fits(self, encoded: Sequence[int]) -> bool:
         return len(encoded) <= self.max_length
