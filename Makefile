@@ -11,10 +11,21 @@ LOWEST ?= .venv-lowest
 LOWEST_TESTS ?= tests/nn tests/execution tests/models tests/decoding tests/baselines
 CLEAN  ?= .venv-wheel
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+QUIETLY := -q --disable-pip-version-check
+VERIFIED = $(QUIETLY) --no-index --find-links
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
 .PHONY: demo test laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
+
+# Packages come from files whose hashes stand in $(2), built where they must be; pip then installs from these alone.
+define verified
+	rm -rf $(1)/wheels && mkdir $(1)/wheels
+	sed -n '/^setuptools==/,/[^\\]$$/p' $(2) > $(1)/wheels/build.txt
+	$(1)/bin/pip install $(QUIETLY) --require-hashes --no-deps -r $(1)/wheels/build.txt
+	$(1)/bin/$(COLLECT) $(1)/wheels --no-build-isolation -r $(2)
+endef
+COLLECT := pip wheel $(QUIETLY) --require-hashes --no-deps -w
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
@@ -47,11 +58,11 @@ lowest: $(LOWEST)/.installed
 	  $(LOWEST_TESTS)
 
 # build/ goes first: files that an earlier build left there would be part of the wheel
-wheel:
+wheel: $(VENV)/.wheels
 	rm -rf build dist
 	$(PYTHON) -m venv --clear $(CLEAN)
-	$(CLEAN)/bin/pip wheel -q --disable-pip-version-check --no-deps -w dist .
-	$(CLEAN)/bin/pip install -q --disable-pip-version-check -c constraints.txt dist/*.whl
+	$(CLEAN)/bin/pip wheel $(VERIFIED) $(VENV)/wheels --no-deps -w dist .
+	$(CLEAN)/bin/pip install $(VERIFIED) $(VENV)/wheels dist/*.whl
 	sum=$$(cd $(CLEAN) && echo 95+17 | env -u PYTHONPATH bin/ut predict addition) && echo "95+17=$$sum" && test "$$sum" = 112
 
 torture: $(VENV)/.installed-dev
@@ -76,21 +87,28 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[all]'
+$(VENV)/.wheels: $(VENV)/bin/python constraints.txt constraints-cpu.txt constraints-cuda.txt
+	$(call verified,$(VENV),constraints.txt)
+	$(BIN)/$(COLLECT) $(VENV)/wheels -r constraints-cpu.txt 2> /dev/null || \
+	  $(BIN)/$(COLLECT) $(VENV)/wheels -r constraints-cuda.txt
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
+$(VENV)/.installed: $(VENV)/.wheels pyproject.toml
+	$(BIN)/pip install $(VERIFIED) $(VENV)/wheels --no-compile -e '.[all]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.wheels pyproject.toml
+	$(BIN)/pip install $(VERIFIED) $(VENV)/wheels --no-compile -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-peers: $(VENV)/.installed
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(BIN)/pip install $(QUIETLY) -e '.[peers]'
 	touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/pip install -q --disable-pip-version-check -c constraints-lowest.txt -e . \
+	$(call verified,$(LOWEST),constraints-lowest.txt)
+	$(LOWEST)/bin/pip install $(VERIFIED) $(LOWEST)/wheels -e . \
 	  beartype hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 

@@ -9,13 +9,13 @@ import size
 
 BUDGETS = {
     "lines of nn": 1_198,
-    "lines of rules": 456,
+    "lines of rules": 460,
     "lines of execution": 1_484,
-    "lines of models": 2_961,
+    "lines of models": 3_008,
     "lines of decoding": 1_012,
     "lines of interop": 1_370,
     "lines of baselines": 431,
-    "lines of these packages": 8_912,
+    "lines of these packages": 8_963,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,

@@ -4,7 +4,7 @@ import dataclasses
 from operator import attrgetter
 
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from universal_transformer.cli import main
@@ -14,6 +14,7 @@ from universal_transformer.cli.fields import (
     USUAL,
     field_options,
     fields_page,
+    given,
     override,
     without_effect,
 )
@@ -157,7 +158,7 @@ def test_a_field_that_needs_another_is_not_blamed_for_a_third():
         change(*arguments, config=RECIPES["pairs"]())
 
 
-@given(st.lists(st.text(max_size=12), max_size=4))
+@drawn(st.lists(st.text(max_size=12), max_size=4))
 def test_whatever_is_typed_is_a_configuration_or_one_line(arguments):
     said = ""
     try:
@@ -209,7 +210,7 @@ def test_help_shows_at_first_the_fields_that_people_use(recipe, capsys):
     assert 8 <= len(names) <= 20
     assert "--training.minutes" in names
     assert "--help-all shows all" in page
-    assert page.count("\n") < 90
+    assert page.count("\n") < 95
     assert main(["train", recipe, "--help-all"]) == 0
     assert capsys.readouterr().out.count("\n") > page.count("\n")
 
@@ -222,6 +223,31 @@ def test_the_fields_that_people_use_are_fields():
 def test_fields_of_halting_are_named_where_no_side_halts():
     off = replaced(RECIPES["stories"](), {"model.halting.side": "none"})
     paths = ["model.halting.rule", "training.ponder_weight", "model.halting.side", "model.depth.max_steps"]
-    assert without_effect(off, paths) == ["model.halting.rule", "training.ponder_weight"]
-    assert without_effect(RECIPES["stories"](), paths) == []
-    assert without_effect(RECIPES["copy-lstm"](), ["training.halting_delay"]) == ["training.halting_delay"]
+    why = "without effect: no side halts (model.halting.side none)"
+    assert list(without_effect(off, paths)) == [f"note: model.halting.rule, training.ponder_weight: {why}"]
+    assert list(without_effect(RECIPES["stories"](), paths)) == []
+    named = without_effect(RECIPES["copy-lstm"](), ["training.halting_delay"])
+    assert list(named) == [f"note: training.halting_delay: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arguments", "field", "why"),
+    [
+        ("copy", ["--prenet-dropout", "0.1"], "model.outputs.prenet_dropout", "applies only to outputs.kind"),
+        ("copy", ["--box-columns", "3"], "model.coordinates.box_columns", "applies only to coordinates.position"),
+        ("stories", ["--no-tie-output"], "model.outputs.tie_output", "this model writes no tokens"),
+        ("stories", ["--max-new-tokens", "9"], "model.generation.max_new_tokens", "a classifier writes no text"),
+        ("copy", ["--position", "rotary", "--injection", "input"], "model.coordinates.injection", "adds nothing"),
+        ("copy", ["--layers", "1", "--no-tied"], "model.step.tied", "one step has the same blocks"),
+        ("pairs", ["--data.train", "a.tsv", "--train-pairs", "9"], "data.train_pairs", "applies only to synthetic"),
+        ("parsing", ["--data.train", "trees", "--longer", "9", "9"], "data.longer", "applies only to generated"),
+        ("copy", ["--optimizer", "adamw"], "training.optimizer", "adam and adamw differ in training.weight_decay"),
+    ],
+)
+def test_a_field_that_changes_nothing_is_named_with_the_reason(recipe, arguments, field, why):
+    config = RECIPES[recipe]()
+    values = given(config, arguments, prog=f"ut train {recipe}")
+    named = [text for text in without_effect(replaced(config, values), values) if f"note: {field}: " in text]
+    assert len(named) == 1
+    assert why in named[0]
+    assert not any(field in text for text in without_effect(replaced(config, values), []))

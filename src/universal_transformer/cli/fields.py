@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from universal_transformer.cli.parser import Option, options_of, page, read, refuse_rest, resolve
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.training.run_config import RunConfig
-from universal_transformer.typed import replaced
+from universal_transformer.typed import listed, replaced
 
 GROUPS = ("data", "model", "training")
 FROM_DATA = "model.vocabulary."
@@ -77,11 +77,14 @@ def field_options(config: RunConfig) -> list[Option]:
     return [option for option in options if not option.field.startswith(FROM_DATA)]
 
 
-def without_effect(config: RunConfig, paths: Iterable[str]) -> list[str]:
-    """Return those of the fields that change nothing in a model without halting."""
-    unused = ("training.ponder_weight", "training.ponder_warmup_updates", "training.halting_delay")
-    found = [path for path in paths if path in unused or path.startswith("model.halting.")]
-    return [] if config.model.halts else [path for path in found if path != "model.halting.side"]
+def without_effect(config: RunConfig, paths: Collection[str]) -> Iterator[str]:
+    """Yield a note for those of the fields that change nothing in a run, for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for path, why in config.unread():
+        if path in paths:
+            reasons.setdefault(why, []).append(path)
+    for why, unread in reasons.items():
+        yield f"note: {listed(unread)}: without effect: {why}"
 
 
 def fields_page(

@@ -95,8 +95,8 @@ class Train(OnData):
             config = changed_second_stage(config, values)
         else:
             config = replaced(config, values)
-        if unused := without_effect(config, values):
-            note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
+        for text in without_effect(config, values):
+            note(text)
         if self.from_:
             from universal_transformer.training.warm_start import warm_start_of
 

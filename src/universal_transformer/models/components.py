@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from universal_transformer.errors import UserError
-from universal_transformer.rules import Refusals
+from universal_transformer.rules import Refusals, Unread
 from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
@@ -118,6 +118,13 @@ class InputsConfig:
     """How frames or pixels are joined: by one linear map, or by convolutions of stride 2, which need a stride that is a
     power of 2."""
 
+    def unread(self, config: Any) -> Unread:
+        """Embeddings are those of tokens that are read or written."""
+        if self.kind in NUMBERS and config.writes != "tokens":
+            yield "inputs.scale_embeddings", "this model embeds no tokens"
+        if self.stride == 1:
+            yield "inputs.stem", "applies only to inputs.stride above 1"
+
     def rules(self, config: Any) -> Refusals:
         """Which models read them, and how many numbers a position joins."""
         numbers, architecture = self.kind in NUMBERS, config.architecture
@@ -157,6 +164,15 @@ class OutputsConfig:
     pooling: Literal["mean", "last", "pointer"] = "mean"
     """What a classifier reads: the mean over positions (of two texts: both means, and how they differ), the last
     position, or attention over the source tokens."""
+
+    def unread(self, config: Any) -> Unread:
+        """Frames are read through two layers, tokens are written by a matrix, and a classifier pools."""
+        if self.kind != "frames":
+            yield "outputs.prenet_dropout", 'applies only to outputs.kind="frames"'
+        if config.writes != "tokens":
+            yield from ((f"outputs.{field}", "this model writes no tokens") for field in ("tie_output", "output_bias"))
+        if config.architecture != "classifier":
+            yield "outputs.pooling", f"applies only to a classifier, and this model is a {config.architecture}"
 
     def rules(self, config: Any) -> Refusals:
         """What pictures, frames and pointers need (decisions D17 and D19)."""
@@ -214,6 +230,21 @@ class CoordinatesConfig:
     def rotates(self) -> bool:
         """Whether queries and keys are rotated by their positions."""
         return self.position in ("rotary", "distance")
+
+    def unread(self, config: Any) -> Unread:
+        """What only some positions and steps have."""
+        if not self.adds:
+            yield "coordinates.injection", f'coordinates.position="{self.position}" adds nothing to states'
+        if self.position != "sinusoidal" != self.step and not self.from_end:
+            yield "coordinates.layout", "this model has no sinusoids"
+        if self.position != "learned" and self.offsets == "none":
+            yield "coordinates.max_positions", 'applies only to coordinates.position="learned" or to offsets'
+        if self.position != "grid":
+            boxes = ("coordinates.box_rows", "coordinates.box_columns")
+            yield from ((path, 'applies only to coordinates.position="grid"') for path in boxes)
+        if config.source_attention != config.attention:
+            both = ("attention.rotary_source", "attention.source_sink")
+            yield from ((path, f'coordinates.position="{self.position}" has it in any case') for path in both)
 
     def rules(self, config: Any) -> Refusals:
         """What positions and steps ask of the sizes, of attention and of what is read and written."""

@@ -36,8 +36,8 @@ from universal_transformer.models.components import (
     unused,
 )
 from universal_transformer.nn.step_config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
-from universal_transformer.rules import HALTING_RULES, Refusals, choices_of, refusals
-from universal_transformer.typed import check, listed, typed
+from universal_transformer.rules import HALTING_RULES, Refusals, Unread, choices_of, refusals
+from universal_transformer.typed import check, hints, listed, typed
 
 REGISTRIES = {
     "coordinates.position": POSITIONS,
@@ -90,6 +90,17 @@ class BaseConfig:
         for component in vars(self).values():
             if hasattr(component, "rules"):
                 yield from component.rules(self)
+
+    def unread(self) -> Unread:
+        """The path of each field that changes nothing in this model, whatever its value, and why."""
+        for component in vars(self).values():
+            if hasattr(component, "unread"):
+                yield from component.unread(self)
+        if not self.decodes:
+            yield "generation.max_new_tokens", f"a {self.architecture} writes no text"
+        if not self.halts:
+            fields = (field for field in hints(HaltingConfig) if field != "side")
+            yield from ((f"halting.{field}", "no side halts (model.halting.side none)") for field in fields)
 
     @property
     def start_id(self) -> int:
@@ -215,6 +226,11 @@ class ModelConfig(BaseConfig):
         yield "halting.scope", self.looks_ahead and not self.may_look_ahead, ahead
         blocks = self.step.blocks * (1 if self.step.tied else self.max_steps)
         yield "step.blocks", blocks > MOST_BLOCKS, f"{blocks:,} blocks of one side: at most {MOST_BLOCKS}"
+
+    def unread(self) -> Unread:
+        yield from super().unread()
+        if self.max_steps == 1:
+            yield "step.tied", "one step has the same blocks in any case (model.depth.max_steps 1)"
 
     @property
     def writes(self) -> Writes:

@@ -76,6 +76,10 @@ Refusals = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
 
 
+Unread = Iterator[tuple[str, str]]
+"""Path of a field that changes nothing in a configuration, and why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choices:
     """What differs between rules. ``refusals``: what a whole configuration must not have with the rule."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from universal_transformer.data.columns import Columns, Lines, OtherFormError, TextRow, records
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import HoldOut, TextTable, check_file, read_table
+from universal_transformer.data.tokenizer_files import ENDINGS
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
 from universal_transformer.tasks.codec import Codec
@@ -63,6 +64,14 @@ class OwnFiles(ABC):
     """Part of the training rows held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of what is held out."""
+
+    def unread(self) -> Iterator[tuple[str, str]]:
+        """The fields that change nothing, whatever their value, and why."""
+        if self.has("validation"):
+            held_out = ("validation_fraction", "seed") if self.train else ("validation_fraction",)
+            yield from ((field, "nothing is held out of the training rows") for field in held_out)
+        if getattr(self, "tokenizer", "").endswith(ENDINGS):
+            yield "vocabulary_size", "the tokenizer file has its vocabulary"
 
     @property
     @abstractmethod

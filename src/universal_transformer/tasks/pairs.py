@@ -100,6 +100,13 @@ class PairsData(OwnFiles):
                 "leave it out"
             )
 
+    def unread(self) -> Iterator[tuple[str, str]]:
+        yield from super().unread()
+        if self.train:
+            yield "synthetic", "data.train names the pairs to train on"
+        if not self._is_synthetic:
+            yield from ((field, "applies only to synthetic pairs") for field in ("train_pairs", "test_pairs"))
+
     @property
     def name(self) -> str:
         return "pairs" if self.synthetic == "none" else self.synthetic

@@ -67,6 +67,12 @@ class ParsingData(OwnFiles):
             if least > most:
                 raise UserError(f"data.{name}={least} {most}: expected the fewest and the most words")
 
+    def unread(self) -> Iterator[tuple[str, str]]:
+        yield from super().unread()
+        if self.train:
+            generated = ("train_sentences", "test_sentences", "lengths", "longer")
+            yield from ((field, "applies only to generated sentences") for field in generated)
+
     name = "parsing"
     scored_by = "brackets"
 

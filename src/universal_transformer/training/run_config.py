@@ -13,7 +13,7 @@ from universal_transformer.errors import UserError, refuse, refuse_fields
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.models.model_config import config_from_dict
-from universal_transformer.rules import Refusals
+from universal_transformer.rules import Refusals, Unread
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
     AtLeastTwo,
@@ -183,6 +183,21 @@ class RunConfig:
         nothing_to_fit = training.stage == "halting" and (self.warm_start is None or not model.halts)
         fits = "fits the halting unit of a trained run: ut train RUN --stage halting"
         yield "training.stage", nothing_to_fit, fits
+
+    def unread(self) -> Unread:
+        """The path of each field that changes nothing in this run, whatever its value, and why."""
+        training = self.training
+        yield from ((f"model.{path}", why) for path, why in self.model.unread())
+        yield from ((f"data.{path}", why) for path, why in getattr(self.data, "unread", tuple)())
+        if not self.model.halts:
+            ponder = ("ponder_weight", "ponder_warmup_updates", "halting_delay")
+            yield from ((f"training.{field}", "no side halts (model.halting.side none)") for field in ponder)
+        elif training.ponder_weight == 0:
+            yield "training.ponder_warmup_updates", "training.ponder_weight is 0"
+        if training.weight_decay == 0:
+            yield "training.optimizer", "adam and adamw differ in training.weight_decay alone, which is 0"
+        if self.model.writes == "frames":
+            yield "training.label_smoothing", "frames have no probabilities"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""
