@@ -28,6 +28,7 @@ FILES = {
 }
 CASES = {
     "pairs": (PairsData, "pairs.tsv", {}),
+    "two tokenizers": (PairsData, "pairs.tsv", {"target_tokenizer": "word"}),
     "synthetic": (PairsData, "", {"synthetic": "records", "train_pairs": 40, "test_pairs": 5}),
     "labelled": (LabelledData, "labelled.tsv", {}),
     "tagged": (TaggedData, "tagged.conll", {}),
@@ -44,7 +45,7 @@ def content(data):
     return [list(task.train), list(task.validation), dict(task.test), task.notes, task.metric, saved]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_another_value_changes_what_is_loaded_or_is_refused_or_named(tmp_path, name, validated):

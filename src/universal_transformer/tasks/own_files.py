@@ -70,8 +70,9 @@ class OwnFiles(ABC):
         if self.has("validation"):
             held_out = ("validation_fraction", "seed") if self.train else ("validation_fraction",)
             yield from ((field, "nothing is held out of the training rows") for field in held_out)
-        if getattr(self, "tokenizer", "").endswith(ENDINGS):
-            yield "vocabulary_size", "the tokenizer file has its vocabulary"
+        tokenizers = [value for field in self.FILES if field.endswith("tokenizer") and (value := getattr(self, field))]
+        if tokenizers and all(value.endswith(ENDINGS) for value in tokenizers):
+            yield "vocabulary_size", "a tokenizer file has its vocabulary"
 
     @property
     @abstractmethod

@@ -104,6 +104,8 @@ class PairsData(OwnFiles):
         yield from super().unread()
         if self.train:
             yield "synthetic", "data.train names the pairs to train on"
+        if self.target_tokenizer:
+            yield "shared_vocabulary", "data.target_tokenizer gives each side its own"
         if not self._is_synthetic:
             yield from ((field, "applies only to synthetic pairs") for field in ("train_pairs", "test_pairs"))
 
