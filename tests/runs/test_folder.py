@@ -52,11 +52,15 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path):
         check_usable(tmp_path, config, resume=True)
 
 
-def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
+def test_what_changed_is_named_and_only_limits_may(tmp_path: Path, monkeypatch):
     config, run = tiny.run_config(select_by="metric"), tmp_path / "run"
     with claimed(run, config):
         pass
     assert check_usable(run, config, resume=True) == []
+    with monkeypatch.context() as patched:
+        patched.setattr("os.access", lambda path, _: path != run)
+        with pytest.raises(UserError, match="no permission to write; continue a copy"):
+            check_usable(run, config, resume=True)
     changed = dataclasses.replace(config, data=StoriesData(train_stories=7))
     with pytest.raises(UserError, match=r"data\.fields\.train_stories was \d+, is now 7"):
         check_usable(run, changed, resume=True)

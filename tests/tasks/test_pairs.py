@@ -174,6 +174,14 @@ def test_a_long_source_is_named(codec):
         list(codec.read([(6, "a"), (7, "☃" * 40)], name="in.txt"))
 
 
+def test_tabs_in_one_of_two_files_are_noted(tmp_path):
+    (tmp_path / "a.en").write_text("a\tx\nb\nc\n")
+    (tmp_path / "a.de").write_text("a\nb\nc\n")
+    notes = data(tmp_path / "a.en", train_target=str(tmp_path / "a.de")).load().notes
+    assert any("a.en: 1 of 3 rows have a tab in the text, which belongs to it" in note for note in notes)
+    assert not any("a tab" in note for note in data(write_tsv(tmp_path / "a.tsv")).load().notes)
+
+
 def test_parallel_files_of_different_length(tmp_path):
     (tmp_path / "a.en").write_text("a\nb\nc\n")
     (tmp_path / "a.de").write_text("a\nb\n")

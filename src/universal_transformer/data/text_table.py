@@ -12,6 +12,7 @@ from universal_transformer.data.columns import (
     BETWEEN,
     CSV,
     JSON_LINES,
+    TAB,
     Columns,
     TextRow,
     ending,
@@ -42,7 +43,9 @@ class WholeRows:
     count: int = 0
     blank: int = 0
     quoted: int = 0
-    """Rows of a file without CSV that have a text in quotes."""
+    """Rows that have a text in quotes."""
+    tabs: int = 0
+    """Rows that have a tab in their text."""
     last: int = 1
     """Number of the line of the last row."""
 
@@ -54,6 +57,7 @@ class WholeRows:
                 self.blank += 1
                 continue
             self.quoted += len(row.first) > 1 and row.first[0] == row.first[-1] == '"'
+            self.tabs += TAB in row.first
             yield row
 
     @property
@@ -63,7 +67,12 @@ class WholeRows:
         if self.blank:
             left_out = f"{self.blank:,} of {self.count:,} lines left out: blank or with an empty column"
             notes.append(f"{self.name}: {left_out}")
-        if self.quoted and ending(self.name) not in (CSV, *JSON_LINES):
+        plain = ending(self.name) not in (CSV, *JSON_LINES)
+        if self.tabs and plain:
+            notes.append(
+                f"{self.name}: {self.tabs:,} of {self.count:,} rows have a tab in the text, which belongs to it"
+            )
+        if self.quoted and plain:
             notes.append(
                 f"{self.name}: {self.quoted:,} of {self.count:,} rows have a text in quotes, which belong to it; with "
                 r"the name .csv and --data.separator '\t' they would not"

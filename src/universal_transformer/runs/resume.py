@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
         (not resume and accepted, "accepted changes are for a run that continues, not for a new one: leave them out"),
         (not resume and taken, f"{folder} is there already{what} choose another"),
         (resume and not is_run, f"{folder} has no run to continue: {CONFIG} is missing"),
+        (resume and not os.access(folder, os.W_OK), f"{folder}: no permission to write; continue a copy of it"),
     )
     if not resume:
         return []
