@@ -198,7 +198,7 @@ def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_pa
     (tmp_path / "lines").write_text("the cat\n\nstop zebra now\n")
     assert main(["predict", str(run), str(tmp_path / "lines")]) == 0
     found = capsys.readouterr()
-    assert "is not better than the baseline (the most frequent tag of each word) error" in found.out
+    assert "is not better than the baseline (the most frequent tag of each token) error" in found.out
     assert [len(line.split()) for line in found.out.splitlines()[-3:]] == [2, 0, 3]
     assert "unknown words, 2 different in 1 of 3 lines: 'zebra', 'now'" in found.err
     assert "empty answers to empty lines: 1, first output line 2" in found.err
