@@ -51,7 +51,8 @@ def test_a_task_of_pairs_is_scored_by_rouge(tmp_path):
     (tmp_path / "a.tsv").write_text("".join(f"it rained {n}. more text.\tit rained\n" for n in range(20)))
     task = PairsData(train=str(tmp_path / "a.tsv"), tokenizer="character", metric="rouge").load()
     assert (task.metric, len(task.test["validation"])) == ("rouge", 1)
-    metric, baseline = metric_of(task), TrivialBaseline(counts=(1,) * len(task.codec.target.tokenizer))
+    metric, counts = metric_of(task), (1,) * len(task.codec.target.tokenizer)
+    baseline = TrivialBaseline(counts=counts, copies=True)
     found = metric.trivial(baseline, task.validation[0])
     assert found.sums["rouge_l"] == pytest.approx(2 * (2 / 3) / (5 / 3))
     assert metric.example_score(found) == found.sums["rouge_l"]
