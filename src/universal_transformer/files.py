@@ -63,7 +63,7 @@ def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[i
     try:
         with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
             if is_gzip(path):
-                most = max(MOST_UNPACKED * os.stat(path).st_size, ALWAYS_UNPACKED)
+                most = most_unpacked(path)
             for number, text in try_stream(stream, name, max_line=max_line):
                 yield number, text
                 unpacked += 1 + (0 if isinstance(text, UserError) else len(text))
@@ -73,12 +73,20 @@ def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[i
         place = f"{name}:{number + 1}" if number or _damaged(error, path) else name
         raise UserError(f"{place}: {_reason(error, path)}") from error
     if unpacked > most:
-        raise UserError(
-            f"{name}:{number}: {unpacked:,} characters up to this line, more than {MOST_UNPACKED} times the bytes of "
-            "the .gz file; if that is meant, unpack it (gunzip) and name the result"
-        )
+        raise unpacks_to_too_much(f"{name}:{number}: {unpacked:,} characters up to this line")
     if number == 0:
         raise UserError(f"{name}:1: the file is empty; expected at least one line of text")
+
+
+def most_unpacked(path: str | Path) -> int:
+    """Return to how many characters a ``.gz`` file may unpack."""
+    return max(MOST_UNPACKED * os.stat(path).st_size, ALWAYS_UNPACKED)
+
+
+def unpacks_to_too_much(found: str) -> UserError:
+    """Return the error for a ``.gz`` file of more characters than that."""
+    meant = "if that is meant, unpack it (gunzip) and name the result"
+    return UserError(f"{found}, more than {MOST_UNPACKED} times the bytes of the .gz file; {meant}")
 
 
 def read_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:

@@ -129,6 +129,7 @@ def test_dropout_is_a_probability_below_one(group, value):
             {"width": 2**31 - 1, "num_heads": 2},
             "sizes.num_heads=2: must divide",
         ),  # and not by counting that far
+        ({"depth.max_steps": 2**16 + 1}, "depth.max_steps: .*at most 65,536"),
         ({"width": 9, "num_heads": 3}, "sizes.width=9: .*even"),
         ({"width": 9, "num_heads": 3, "position_coordinates": "rotary"}, "sizes.width=9"),
         ({"width": 12, "num_heads": 4, "position_coordinates": "rotary"}, "sizes.num_heads=4: .*even, not 3"),

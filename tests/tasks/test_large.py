@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from universal_transformer.data import survey, text_table, token_store
+from universal_transformer.data import survey, text_sources, text_table, token_store
 from universal_transformer.data.columns import Columns
 from universal_transformer.data.example import size
 from universal_transformer.data.text_sources import is_large
@@ -311,3 +311,17 @@ def test_a_large_file_takes_less_memory_than_it_has_bytes(tmp_path, kind):
     command = [sys.executable, "-c", MEASURED, kind, path, small]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 0.6 * megabytes
+
+
+def test_a_compressed_file_that_unpacks_to_too_much_is_refused_before_its_lines_are_read(tmp_path, monkeypatch):
+    (tmp_path / "bomb.tsv.gz").write_bytes(gzip.compress(b"a\tb\n" * 1_100_000))
+    monkeypatch.setattr(text_sources, "read_lines", None)
+    with pytest.raises(UserError, match=r"bomb.tsv.gz: 4,\d+,\d+ characters and more, more than 100 times the bytes"):
+        PairsData(train=str(tmp_path / "bomb.tsv.gz")).load()
+
+
+def test_a_long_column_of_a_csv_is_read(tmp_path):
+    rows = "".join(f"{'x ' * 90_000}{n},y\n" for n in range(3))
+    (tmp_path / "a.csv").write_text("source,target\n" + rows)
+    task = PairsData(train=str(tmp_path / "a.csv"), tokenizer="whitespace", max_length=100_000).load()
+    assert len(task.train) == 2

@@ -33,7 +33,7 @@ LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
-LONGEST = 4096
+LONGEST = 2048
 """Tokens of the longest line that is answered by default: its time and memory may grow with their square."""
 LONG = 1024
 """Tokens of a line from which on a note says that the lines after it wait."""

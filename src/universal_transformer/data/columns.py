@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from universal_transformer.errors import UserError, refuse, suggestion
-from universal_transformer.files import one_line, parse_json, show
+from universal_transformer.files import MAX_LINE, one_line, parse_json, show
 
 BETWEEN = "\x1f"
 """Stands between two texts in one column of a row."""
@@ -320,6 +320,7 @@ def _csv(lines: Lines, name: str, *, separator: str) -> Iterator[tuple[int, list
 
     if len(separator) != 1:
         raise UserError(f"--data.separator {show(separator)}: expected one character for {name}")
+    csv.field_size_limit(MAX_LINE)
     reader, first = csv.reader(text_lines(), delimiter=separator, strict=True), 1
     while True:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,13 +15,15 @@ from universal_transformer.data import hub
 from universal_transformer.data.columns import CSV, JSON_LINES, Columns, TextRow, ending
 from universal_transformer.data.text_table import parallel_rows, table_rows
 from universal_transformer.errors import UserError
-from universal_transformer.files import is_gzip, read_lines, show_path
+from universal_transformer.files import is_gzip, most_unpacked, read_lines, show_path, unpacks_to_too_much
 
 MEGABYTE = 10**6
 IN_MEMORY = 64
 """Megabytes of training text that are read into memory by default: they take about ten times as much there."""
 COMPRESSED = 4
 """Bytes of text that one byte of a ``.gz`` file is taken for."""
+CONTINUED = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 that do not begin a character."""
 LEAST_LINE = 25
 """Bytes of text that a line counts for at least: a row takes about ten times as many in memory, however short it is."""
 
@@ -91,13 +94,22 @@ def is_large(*sources: str, limit: int) -> bool:
 
 
 def _lines_of(source: str) -> int:
-    """Count the line ends of files; 0 for what cannot be read. Reading it says why."""
-    count = 0
+    """Count the line ends of files; 0 for what cannot be read. Reading it says why.
+
+    UserError for a ``.gz`` file that unpacks to too much: its lines would be read for minutes before.
+    """
+    count, refused = 0, None
     with suppress(OSError, EOFError, UserError, zlib.error):
         for path in text_files(source):
+            unpacked, most = 0, most_unpacked(path) if is_gzip(path) else math.inf
             with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
-                while chunk := stream.read(MEGABYTE):
+                while unpacked <= most and (chunk := stream.read(MEGABYTE)):
                     count += chunk.count(b"\n")
+                    unpacked += len(chunk.translate(None, CONTINUED)) if is_gzip(path) else 0
+            if unpacked > most:
+                refused = unpacks_to_too_much(f"{show_path(path)}: {unpacked:,} characters and more")
+    if refused is not None:
+        raise refused
     return count
 
 

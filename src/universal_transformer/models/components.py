@@ -321,12 +321,12 @@ the memory."""
 class DepthConfig:
     """D15: how many steps the encoder and the decoder take."""
 
-    max_steps: Positive | Literal["length"] = 6
+    max_steps: Annotated[int, Range(1, MOST_STEPS)] | Literal["length"] = 6
     """T: the number of steps of a fixed depth, and the largest number of steps of a halting model. "length": the number
     of real positions of each sequence, in encoders (paper, section 4)."""
     min_steps: Positive = 1
     """The halting unit of either side decides from this step on: no position halts earlier."""
-    decoder_max_steps: Positive | None = None
+    decoder_max_steps: Annotated[int, Range(1, MOST_STEPS)] | None = None
     """``max_steps`` of the decoder. None: that of the encoder."""
 
     def rules(self, config: Any) -> Refusals:
