@@ -42,6 +42,8 @@ class OwnFiles(ABC):
     FILES: ClassVar[tuple[str, ...]] = PARTS
     ROWS: ClassVar[str]
     """What a row is, in the plural."""
+    ANSWERS_AS_ROWS: ClassVar[bool] = True
+    """Whether an answer is written as the second column of a row is."""
     needs: ClassVar[tuple[str, ...]] = ()
     """What a training file may have, for the message to a user who names none."""
     train: str = ""
@@ -159,7 +161,7 @@ class OwnFiles(ABC):
             "train": DeferredExamples(lambda: self.encode_train_again(saved)),
             "validation": DeferredExamples(lambda: self.encode(saved.codec, self._table("validation", saved), [])),
         }
-        tests = self.encode(saved.codec, replace(table, keeps_texts=True), notes)
+        tests = self.encode(saved.codec, replace(table, keeps_texts=self.ANSWERS_AS_ROWS), notes)
         return self._task(examples | {scored: tests}, saved.codec, notes)
 
     def _task(

@@ -36,6 +36,7 @@ class ParsingData(OwnFiles):
 
     sides: ClassVar[Sides] = (Sentence, Brackets)
     ROWS: ClassVar = "trees"
+    ANSWERS_AS_ROWS: ClassVar = False
     train: str = ""
     """Training trees in brackets, one a line, each word with its part of speech: (S (NP (DT the) (NN dog)) …). Without
     it, sentences are generated. Any file may end in .gz."""
