@@ -181,7 +181,7 @@ def show(value: object, *, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def counted(number: float, noun: str) -> str:
+def counted(number: int | float, noun: str) -> str:
     """Return ``1 update``, ``1,234 updates``."""
     return f"{number:,.0f} {noun}{'s' * (round(number) != 1)}"
 
