@@ -228,8 +228,9 @@ def score(name: str, figures: Line) -> str:
 
 
 def page(lines: Sequence[Line]) -> Iterator[str]:
-    yield "# Public data sets with the default recipes\n"
-    yield f"`python experiments/public_data.py FOLDER`: one seed, {MINUTES} minutes of processor time of one core each."
+    yield "# Public data sets, as published\n"
+    yield f"`python experiments/public_data.py FOLDER`: one seed, {MINUTES} minutes of processor time of one core each,"
+    yield "with the commands below. Other work slowed them, so that a quiet machine makes more updates."
     yield "The files come from the repositories and commits that the script names.\n"
     yield "| data | test set | score | compared with | updates |"
     yield "|---|---|---|---|---|"

@@ -308,26 +308,25 @@ def test_an_ending_that_is_made_again_after_a_kill_is_written_once(tmp_path):
 
 def validations_of(*, minutes, update, validation):
     """How often a run is validated before its end, and the part of its time that this takes."""
-    state, clock = RunState(), SimpleNamespace(seconds=0.0)
-    run = SimpleNamespace(state=state, clock=clock, training=TrainingConfig(minutes=minutes, validate_every=1000))
-    count = 0
-    while clock.seconds < 60 * minutes:
-        clock.seconds += update
+    training, state = TrainingConfig(minutes=minutes, validate_every=1000), RunState()
+    count, seconds = 0, 0.0
+    while seconds < 60 * minutes:
+        seconds += update
         state.update += 1
-        if clock.seconds < 60 * minutes and training_run.validation_due(run):
-            count, clock.seconds = count + 1, clock.seconds + validation
-            state.validation_ended, state.validation_took = clock.seconds, validation
-    return count, count * validation / clock.seconds
+        if seconds < 60 * minutes and training_run.validation_due(training, state, seconds=seconds):
+            count, seconds = count + 1, seconds + validation
+            state.validation_ended, state.validation_took = seconds, validation
+    return count, count * validation / seconds
 
 
 @pytest.mark.parametrize("update", [0.01, 0.5, 5.0, 60.0])
 def test_a_run_limited_by_minutes_is_validated_eight_times_whatever_an_update_costs(update):
-    count, _ = validations_of(minutes=10, update=update, validation=1.0)
+    count, _ = validations_of(minutes=10.0, update=update, validation=1.0)
     assert count + 1 >= 8  # and once at its end
 
 
 def test_validations_that_are_due_by_the_time_do_not_take_most_of_it():
-    count, share = validations_of(minutes=10, update=1.0, validation=60.0)
+    count, share = validations_of(minutes=10.0, update=1.0, validation=60.0)
     assert count > 0
     assert share < 0.25
 

@@ -12,13 +12,14 @@ from universal_transformer.baselines.baseline_config import LstmConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import Selection, evaluate
-from universal_transformer.registry import load_pretrained
+from universal_transformer.registry import build, load_pretrained
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training.run_config import TrainingConfig
 from universal_transformer.training.task_metric import SHARE, TaskMetric, TaskScore
 from universal_transformer.training.validation import ValidationScore
+from universal_transformer.typed import replaced
 
 from . import tiny
 
@@ -115,6 +116,7 @@ def test_a_score_that_is_only_shown_takes_a_twentieth_of_the_time(monkeypatch):
     """Each example takes a second; a part has one example more than all before it."""
     task = dataclasses.replace(tiny.task("encoder_decoder", count=80), metric="sequence")
     task = dataclasses.replace(task, validation=task.train)
+    model = build(replaced(tiny.model_config(), task.model_fields))
     shown = TaskMetric.of(task, TrainingConfig(max_updates=1))
     now, asked = 0.0, []
 
@@ -126,8 +128,8 @@ def test_a_score_that_is_only_shown_takes_a_twentieth_of_the_time(monkeypatch):
 
     monkeypatch.setattr("universal_transformer.training.task_metric.time.monotonic", lambda: now)
     monkeypatch.setattr(type(shown.metric), "answers", answers)
-    assert shown.score(None, seconds=0.0, check=lambda: None) is None
-    counts = [shown.score(None, seconds=seconds, check=lambda: None).count for seconds in (1000.0, 1100.0, 1e6)]
+    assert shown.score(model, seconds=0.0, check=lambda: None) is None
+    counts = [shown.score(model, seconds=seconds, check=lambda: None).count for seconds in (1000.0, 1100.0, 1e6)]
     assert counts == [31, 15, 80]
     assert now - 80 <= SHARE * 1100
     assert sorted(map(repr, asked[-80:])) == sorted(map(repr, task.validation))

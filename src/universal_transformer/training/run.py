@@ -24,7 +24,7 @@ from universal_transformer.training.objective import Loss, objective
 from universal_transformer.training.processes import ALONE, Clock, Processes
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states, seed_update
 from universal_transformer.training.replica import backward, connected, gathered, make_whole, whole
-from universal_transformer.training.run_config import RunConfig
+from universal_transformer.training.run_config import RunConfig, TrainingConfig
 from universal_transformer.training.selection import Choice, WeightSelection
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.validation import SIDES, Interrupted, Validation, ValidationScore
@@ -151,7 +151,8 @@ class TrainingRun:
             processes=self.divided,
         )
         while True:
-            if self.validation and state.update > state.validated and validation_due(self):
+            due = validation_due(self.training, state, seconds=self.clock.seconds)
+            if self.validation and state.update > state.validated and due:
                 try:
                     self.validate(stop)
                 except Interrupted:
@@ -296,11 +297,10 @@ class TrainingRun:
         self.journal.shown.note(f"warning: {text}")
 
 
-def validation_due(run: TrainingRun) -> bool:
+def validation_due(training: TrainingConfig, state: RunState, *, seconds: float) -> bool:
     """Return whether a validation follows the last update: also in each eighth of the minutes, unless validations would
     take more than a part of the time.
     """
-    training, state, seconds = run.training, run.state, run.clock.seconds
     if state.update % training.validate_every == 0:
         return True
     interval = 60 * (training.minutes or math.inf) / VALIDATIONS
