@@ -151,8 +151,7 @@ class TrainingRun:
             processes=self.divided,
         )
         while True:
-            due = validation_due(self.training, state, seconds=self.clock.seconds)
-            if self.validation and state.update > state.validated and due:
+            if self.validation and validation_due(self.training, state, seconds=self.clock.seconds):
                 try:
                     self.validate(stop)
                 except Interrupted:
@@ -301,8 +300,8 @@ def validation_due(training: TrainingConfig, state: RunState, *, seconds: float)
     """Return whether a validation follows the last update: also in each eighth of the minutes, unless validations would
     take more than a part of the time.
     """
-    if state.update % training.validate_every == 0:
-        return True
+    if state.update % training.validate_every == 0 or state.update == state.validated:
+        return state.update > state.validated
     interval = 60 * (training.minutes or math.inf) / VALIDATIONS
     begins = seconds // interval > state.validation_ended // interval
     return begins and seconds - state.validation_ended >= state.validation_took / VALIDATING
