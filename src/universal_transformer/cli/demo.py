@@ -18,7 +18,7 @@ CHANGES = {
     "model.halting.side": "none",
     "training.step_loss": "mean",
 }
-"""A fixed depth with the loss after each step; the calibration then lets each position stop: docs/depth.md."""
+"""A fixed depth with the loss after each step; the calibration then lets a story stop when its answer is sure: docs/depth.md."""
 TOLERANCE, RULE = "1%", "confidence"
 """Of the calibration. Of the exits, this one saves most steps on stories: notebook/depth_rules.md."""
 STORIES = 3
@@ -27,7 +27,7 @@ STORIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train a small model on generated stories in a few minutes, let its positions stop early, test and plot it."""
+    """Train a small model on generated stories in a few minutes, let stories stop early, test and plot it."""
 
     run: Folder = FOLDER
     """Where it is kept."""
