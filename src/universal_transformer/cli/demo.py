@@ -13,7 +13,7 @@ from universal_transformer.runs.folder import CONFIG
 
 RECIPE, FOLDER = "stories", "runs/demo"
 CHANGES = {
-    "training.minutes": 3.0,  # the installation, the calibration, the test and the plots come on top
+    "training.minutes": 2.0,  # the installation, the calibration, the test and the plots come on top
     "model.depth.max_steps": 4,
     "model.halting.side": "none",
     "training.step_loss": "mean",
