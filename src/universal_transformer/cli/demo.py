@@ -18,7 +18,7 @@ CHANGES = {
     "model.halting.side": "none",
     "training.step_loss": "mean",
 }
-"""A fixed depth with the loss after each step; its calibration lets a story stop when the answer is sure: docs/depth.md."""
+"""A fixed depth with the loss after each step. Calibrated, a story stops when its answer is sure: docs/depth.md."""
 TOLERANCE, RULE = "1%", "confidence"
 """Of the calibration. Of the exits, this one saves most steps on stories: notebook/depth_rules.md."""
 STORIES = 3
