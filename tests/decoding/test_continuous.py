@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_models import HALTING, small
-from universal_transformer.decoding.continuous import generate_stream
-from universal_transformer.decoding.generation import check_model
+from universal_transformer.decoding import continuous
+from universal_transformer.decoding.continuous import ContinuousBatch, generate_stream
+from universal_transformer.decoding.generation import check_model, evaluating
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
@@ -122,6 +123,149 @@ def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architec
             same(result, wanted(sampling)[number])
 
     check()
+
+
+WARM = Sampling(temperature=0.7, seed=8)
+OWN = [
+    {"sampling": sampling, "max_new_tokens": most, "max_steps": steps}
+    for sampling in (GREEDY, HOT, WARM)
+    for most, steps in ((1, None), (3, 3), (6, None), (6, 5), (None, 2))
+]
+"""Options of requests that are in one stream together."""
+
+
+class Turn(NamedTuple):
+    """What happens between two calls of the block: requests enter, by their options, and one of them leaves."""
+
+    entering: list
+    leaving: int | None
+
+
+TURNS = st.lists(
+    st.builds(Turn, st.lists(st.sampled_from(range(len(OWN))), max_size=3), st.one_of(st.none(), st.integers(0, 12))),
+    min_size=1,
+    max_size=12,
+)
+
+
+def entered(batch, requests):
+    """Requests prepared together as far as they make equally many steps; whoever has a token, its first one."""
+    of = lambda request: request.options.max_steps or 0  # noqa: E731
+    return [
+        job for _, group in itertools.groupby(sorted(requests, key=of), key=of) for job in batch.prepare(list(group))
+    ]
+
+
+@pytest.mark.cover(1)
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+@pytest.mark.parametrize(
+    "name", ["fixed", "pre", "two blocks", "rotary", "without remainder", "learned", "interpolate frozen"]
+)
+def test_nothing_that_enters_or_leaves_changes_a_request(name, architecture):
+    """Requests with options of their own enter and leave at any time. Each has the tokens that it has alone, those of
+    one that left are the first of these, and every token is reported once.
+    """
+    model, requests = model_and_requests(architecture, STREAMS[name], count=5)
+
+    @cache
+    def wanted(number, options):
+        return alone(model, Request(number, requests[number % 5].tokens), **OWN[options])
+
+    @settings(max_examples=4)
+    @given(turns=TURNS, slots=st.integers(1, 4))
+    def check(turns, slots):
+        batch = ContinuousBatch(model, slots=slots, capacity=60)
+        jobs, reported, numbers = {}, {}, itertools.count()
+        schedule = iter(turns)
+        with evaluating(batch.model):
+            while (turn := next(schedule, None)) is not None or not batch.idle:
+                new = []
+                for options in turn.entering if turn else ():
+                    number = next(numbers)
+                    ids, own = requests[number % 5].tokens, DecodingOptions(**OWN[options])
+                    new.append(continuous.Request(number, ids, own))
+                    jobs[number] = options
+                moved = entered(batch, new)
+                if turn and turn.leaving in reported:
+                    reported[turn.leaving][0].cancelled = True
+                moved = [(job, 1) for job in moved]
+                for job, count in [*moved, *((job, len(job.sequence.result.token_scores)) for job in batch.step())]:
+                    assert not job.cancelled
+                    reported.setdefault(job.request.number, (job, []))[1].append(count)
+                assert len(batch.stream) <= slots
+        assert not batch.waiting
+        for number, options in jobs.items():
+            job, told = reported[number]
+            result, expected = job.sequence.result, wanted(number, options)
+            assert told == list(range(1, 1 + len(result.token_scores)))
+            if job.cancelled and not job.sequence.done:
+                count = len(result.token_scores)
+                assert result.tokens == expected.tokens[:count]
+                assert result.token_steps == expected.token_steps[:count]
+            else:
+                same(result, expected)
+
+    check()
+
+
+def test_a_row_that_left_is_taken_again():
+    """Between bursts the stream has no row, and its rows grow again; their sources are not kept."""
+    model, requests = model_and_requests("encoder_decoder", {"halting": True})
+    batch = ContinuousBatch(model, slots=3, capacity=30)
+    with evaluating(batch.model):
+        for burst in range(3):
+            jobs = batch.prepare([continuous.Request(*request) for request in requests[burst : burst + 3]])
+            while not batch.idle:
+                batch.step()
+            for job, request in zip(jobs, requests[burst:], strict=False):
+                same(job.sequence.result, alone(model, request))
+            assert batch.step() == []
+            assert (len(batch.stream), batch.stream.sources, batch.free) == (0, [], 3)
+
+
+def test_the_likeliest_tokens_are_noted_where_they_are_asked_for():
+    model, requests = model_and_requests("language_model", {"halting": True})
+    batch = ContinuousBatch(model, slots=3, capacity=30)
+    with evaluating(batch.model):
+        asked = [
+            continuous.Request(*request, DecodingOptions(sampling=HOT, max_new_tokens=5), likeliest)
+            for request, likeliest in zip(requests, (0, 2, 4), strict=False)
+        ]
+        jobs = batch.prepare(asked)
+        while not batch.idle:
+            batch.step()
+    for job, likeliest in zip(jobs, (0, 2, 4), strict=True):
+        noted, result = job.sequence.noted, job.sequence.result
+        assert [len(best) for best in noted] == [likeliest] * len(result.token_scores) * bool(likeliest)
+        for best, token, score in zip(noted, result.tokens, result.token_scores, strict=False):
+            values = [value for _, value in best]
+            assert values == sorted(values, reverse=True)
+            assert dict(best).get(token, score) == pytest.approx(score)
+            assert score <= values[0] + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("depth", "options", "message"),
+    [
+        ({}, {"max_steps": 6}, "max_steps=6: this stream makes 1 to 5 steps"),
+        (
+            {},
+            {"halting_threshold": 0.5},
+            "halting_threshold=0.5: requests of one stream share it; here it is as trained",
+        ),
+        ({"halting_threshold": 0.5}, {"halting_threshold": 0.6}, "here it is 0.5"),
+        ({}, {"exit": Exit("state_change", 0.5)}, "exit=state_change:0.5: requests of one stream share it"),
+        ({}, {"beams": 2}, "beams=2: a stream searches with one beam"),
+        ({}, {"max_new_tokens": 40}, "do not fit capacity=30: at least 4"),
+    ],
+)
+def test_a_request_that_a_stream_cannot_serve_is_refused_by_name(depth, options, message):
+    model, requests = model_and_requests("language_model", {"halting": True})
+    batch = ContinuousBatch(model, slots=2, capacity=30, options=DecodingOptions(**depth))
+    with pytest.raises(UserError, match=message) as refused:
+        batch.limit(continuous.Request(7, requests[0].tokens, DecodingOptions(**options)))
+    assert "\n" not in str(refused.value)
+    assert batch.limit(continuous.Request(7, requests[0].tokens, DecodingOptions(max_new_tokens=3))) == 3
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -6,7 +6,7 @@ probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``�
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -94,9 +94,9 @@ def _token_by_token(
 ) -> list[Generated]:
     with evaluating(model):
         batch = start_generation(model, source, options)
-        inside = rows = continuations(batch, sampling=options.sampling, numbers=indices)
+        inside = rows = _continuations(batch, sampling=options.sampling, numbers=indices)
         while True:
-            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=options.sampling)
+            chosen = extend(inside, batch.log_probabilities, batch.steps)
             running = [place for place, row in enumerate(inside) if not row.done]
             if not running:
                 break
@@ -110,17 +110,32 @@ def _token_by_token(
 
 @dataclass
 class Continuation:
-    """A sequence that is being generated: up to ``limit`` tokens, ``end_id`` included. ``random`` makes its draws."""
+    """A sequence that is being generated: up to ``limit`` tokens, ``end_id`` included. The seed of ``sampling`` and
+    ``number`` make its draws.
+
+    ``likeliest``: as many of the likeliest tokens are noted for each token, with their scores, in ``noted``.
+    """
 
     limit: int
     end_id: int
-    random: Random
+    sampling: Sampling
+    number: int
     result: Generated
+    likeliest: int = 0
+    noted: list[list[tuple[int, float]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = Random(f"{self.sampling.seed} {self.number}")  # text, so that (1, 12) is not (11, 2)
 
     @property
     def done(self) -> bool:
         """Whether it has ended or has reached its limit."""
         return self.result.finished or len(self.result.tokens) == self.limit
+
+    @property
+    def drawn_from(self) -> tuple[float, int | None, float]:
+        """What decides the distribution that its tokens are drawn from."""
+        return self.sampling.temperature, self.sampling.top_k, self.sampling.top_p
 
     def add(self, token: int, *, score: float, steps: float) -> None:
         """Append a token, or mark the sequence as finished if it is the end token."""
@@ -132,35 +147,40 @@ class Continuation:
             self.result.tokens.append(token)
 
 
-def continuations(batch: GenerationBatch, *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
-    """Empty continuations of the rows of ``batch``. The seed and the number of a row, by default 0, 1, 2 …, determine
-    its draws.
-    """
+def _continuations(batch: GenerationBatch, *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
+    """Empty continuations of the rows of ``batch``, whose numbers are by default 0, 1, 2 …."""
     limits, end_id = batch.limits, batch.model.config.vocabulary.end_id
     numbers = range(len(limits)) if numbers is None else numbers
     if len(numbers) != len(limits):
         raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
-    generators = [Random(f"{sampling.seed} {number}") for number in numbers]  # text, so that (1, 12) is not (11, 2)
-    rows = zip(limits, generators, batch.source_steps, strict=True)
-    return [Continuation(limit, end_id, generator, Generated(source_steps=steps)) for limit, generator, steps in rows]
+    rows = zip(limits, numbers, batch.source_steps, strict=True)
+    return [
+        Continuation(limit, end_id, sampling, number, Generated(source_steps=steps)) for limit, number, steps in rows
+    ]
 
 
 def extend(
     rows: Sequence[Continuation],
     log_probabilities: Float[Tensor, "rows classes"],
     steps: Float[Tensor, "rows"],
-    *,
-    sampling: Sampling,
 ) -> Int[Tensor, "rows"]:
     """Append a token to each row that is not done; the tokens. ``steps``: the depth steps of each."""
-    if sampling.temperature == 0.0:
-        chosen = log_probabilities.argmax(dim=-1)
-    else:
+    chosen, drawing = log_probabilities.argmax(dim=-1), dict[tuple[float, int | None, float], list[int]]()
+    for place, row in enumerate(rows):
+        if row.sampling.temperature > 0.0 and not row.done:
+            drawing.setdefault(row.drawn_from, []).append(place)
+    for (temperature, top_k, top_p), places in drawing.items():
+        index = torch.tensor(places, device=chosen.device)
         probability = filtered_distribution(
-            log_probabilities, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
+            log_probabilities.index_select(0, index), temperature=temperature, top_k=top_k, top_p=top_p
         )
-        draws = [0.0 if row.done else row.random.random() for row in rows]
-        chosen = pick(probability, torch.tensor(draws, dtype=torch.float64, device=probability.device))
+        draws = torch.tensor([rows[place].random.random() for place in places], dtype=torch.float64)
+        chosen[index] = pick(probability, draws.to(index.device))
+    if most := max(row.likeliest for row in rows):
+        best = log_probabilities.topk(min(most, log_probabilities.shape[-1]), dim=-1)
+        for row, ids, values in zip(rows, best.indices.tolist(), best.values.tolist(), strict=True):
+            if row.likeliest and not row.done:
+                row.noted.append(list(zip(ids, values, strict=True))[: row.likeliest])
     scores = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
     for row, token, score, made in zip(rows, chosen.tolist(), scores.tolist(), steps.tolist(), strict=True):
         if not row.done:

@@ -5,7 +5,7 @@ of the cache that they attend to. A row that has halted goes on to its next toke
 costs its mean number of steps a token, not its largest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -21,6 +21,12 @@ from universal_transformer.nn.halting import accumulation_dtype
 from universal_transformer.nn.recurrence import Recurrence
 
 
+def _source_of(source: ProjectedSource, take: Callable[[Tensor], Tensor]) -> ProjectedSource:
+    """The rows that ``take`` makes of a source."""
+    key, value, mask = source
+    return ProjectedSource(take(key), take(value), None if mask is None else take(mask))
+
+
 def stream_obstacle(recurrence: Recurrence, *, depth: Depth | None = None) -> str | None:
     """Why rows of this recurrence cannot be at different steps; None if they can. ``depth``: that of a call."""
     if recurrence.num_slots(1) != len(recurrence.blocks):
@@ -29,7 +35,9 @@ def stream_obstacle(recurrence: Recurrence, *, depth: Depth | None = None) -> st
 
 
 class RowStream:
-    """Sequences in a cache, each at its own token. :meth:`enter` starts tokens, :meth:`step` makes one depth step."""
+    """Sequences in a cache, each at its own token. :meth:`grow` adds rows, :meth:`load` and :meth:`enter` start tokens
+    in them, :meth:`step` makes one depth step. There is space for ``rows`` sequences; at first there is none.
+    """
 
     def __init__(self, recurrence: Recurrence, *, rows: int, capacity: int, depth: Depth) -> None:
         if (reason := stream_obstacle(recurrence, depth=depth)) is not None:
@@ -50,13 +58,15 @@ class RowStream:
         encoding = coordinates.position(torch.arange(reach, device=weight.device).unsqueeze(0))
         self.signal = None if encoding.signal is None else encoding.signal.squeeze(0)  # of every position
         self.rotary = None if encoding.rotary is None else encoding.rotary[:, 0, 0]
-        self.sequence = torch.arange(rows, device=weight.device)
+        self.sequence = torch.arange(0, device=weight.device)  # where each row is in the cache
         self.position = torch.zeros_like(self.sequence)
         self.steps = torch.zeros_like(self.sequence)  # that the token of each row has made
-        now = depth.rule.start(weight.new_zeros(rows, weight.shape[1]), None)
+        self.limits = torch.zeros_like(self.sequence)  # the most that a token of each row may make
+        now = depth.rule.start(weight.new_zeros(0, weight.shape[1]), None)
         kind = accumulation_dtype(weight.dtype)
         self.now = now._replace(output=torch.zeros_like(now.states, dtype=kind), running=None, inputs=())
-        self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source so far
+        self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source
+        # since there was no row
         self.context = Context(
             depth=depth,
             encoding=self._encoding(self.position),
@@ -72,12 +82,35 @@ class RowStream:
         rotary = None if self.rotary is None else self.rotary.index_select(1, position)
         return PositionEncoding(position, signal, rotary)
 
+    def grow(self, count: int) -> None:
+        """Add rows, in places of the cache that are free."""
+        taken = set(self.sequence.tolist())
+        free = [place for place in range(self.cache.entries.shape[1]) if place not in taken]
+
+        def longer(part: Tensor) -> Tensor:
+            return torch.cat((part, part.new_zeros(count, *part.shape[1:])))
+
+        self.now = rows_of(self.now, longer)
+        self.sequence = torch.cat((self.sequence, self.sequence.new_tensor(free[:count])))
+        self.position, self.steps, self.limits = map(longer, (self.position, self.steps, self.limits))
+        self.sources = [_source_of(source, longer) for source in self.sources]
+
     def load(
-        self, cache: KeyValueCache, source: Sequence[ProjectedSource] | None, *, sequence: int, fed: int, at: int
+        self,
+        cache: KeyValueCache,
+        source: Sequence[ProjectedSource] | None,
+        *,
+        sequence: int,
+        fed: int,
+        at: int,
+        max_steps: int,
     ) -> None:
         """Let the row ``at`` continue a ``sequence`` of another cache, of which the last ``fed`` positions are stored,
         and attend to the same sequence of ``source``, which has one entry for each block.
+
+        A token of the row makes at most ``max_steps`` steps, which are no more than those of the stream.
         """
+        self.limits[at] = max_steps
         entries = cache.entries[:, sequence, cache.length - fed : cache.length]
         self.cache.entries[: len(entries), self.sequence[at], :fed] = entries
         if source is not None:
@@ -97,13 +130,10 @@ class RowStream:
     def keep(self, kept: Int[Tensor, "kept"]) -> None:
         """Only the rows ``kept`` go on."""
         self.now = choose(self.now, kept)
-        self.sequence, self.position, self.steps = (
-            part.index_select(0, kept) for part in (self.sequence, self.position, self.steps)
+        self.sequence, self.position, self.steps, self.limits = (
+            part.index_select(0, kept) for part in (self.sequence, self.position, self.steps, self.limits)
         )
-        self.sources = [
-            ProjectedSource(key[kept], value[kept], None if mask is None else mask[kept])
-            for key, value, mask in self.sources
-        ]
+        self.sources = [_source_of(source, lambda part: part[kept]) for source in self.sources if len(kept)]
 
     def _attached(self, kept: ProjectedSource | None, source: ProjectedSource, *, row: int, at: int) -> ProjectedSource:
         """``kept`` (None: nothing yet) with the sequence ``row`` of ``source`` at ``at``."""
@@ -126,12 +156,16 @@ class RowStream:
         """One depth step of every row. Returns the rows whose token is finished."""
         rows = Alone(self.sequence, self.position)
         call = replace(
-            self.context, encoding=self._encoding(self.position), sequences=rows, source=self.sources or None
+            self.context,
+            encoding=self._encoding(self.position),
+            sequences=rows,
+            source=self.sources or None,
+            lengths=self.limits,
         )
         at = replace(call, rows=StepOfRows(call, rows, self.stores, self.steps, call.encoding.rotary))
         now = self.recurrence.advance(self.now, at, step=self.steps)
         self.now, self.steps = now._replace(running=None), self.steps + 1
-        finished = self.steps == self.depth.max_steps
+        finished = self.steps == self.limits
         if now.running is None:
             return finished.nonzero().squeeze(1)
         ended = (~now.running | finished).nonzero().squeeze(1)
