@@ -110,12 +110,12 @@ class Runner:
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
         import paper.fixed_length  # noqa: F401  registers the metric
-        from universal_transformer.evaluation.measure import evaluate
+        from universal_transformer.evaluation.measure import Scored, evaluate
         from universal_transformer.evaluation.report import Side
         from universal_transformer.registry import load_pretrained
         from universal_transformer.runs.journal import ending, read_metrics
 
-        def watch(_done: int, _total: int) -> None:
+        def watch(_scored: Scored) -> None:
             if self.rest <= 0:
                 raise Unfinished("budget")
 
@@ -131,7 +131,7 @@ class Runner:
         device = str(begun[-1]["device"])
         model = load_pretrained(folder / MODEL).to(device)
         scored = task if self.table.metric is None else dataclasses.replace(task, metric=self.table.metric)
-        report = evaluate(model, scored, progress=watch)
+        report = evaluate(model, scored, watch=watch)
         report.save(folder / REPORT)
         figures = report.figures if self.table.measure is None else self.table.measure(model, task)
         code, changes = _origin(begun)

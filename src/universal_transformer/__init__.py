@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         EncoderDecoder,
         FrameGenerator,
         LanguageModel,
+        MultiLabelClassifier,
         Tagger,
     )
     from universal_transformer.nn.context import Kept
@@ -77,6 +78,7 @@ _HOME = {
     "EncoderDecoder": "models.universal",
     "FrameGenerator": "models.universal",
     "LanguageModel": "models.universal",
+    "MultiLabelClassifier": "models.universal",
     "Tagger": "models.universal",
     "FrameOutput": "models.outputs",
     "ModelOutput": "models.outputs",
@@ -108,6 +110,7 @@ __all__ = [
     "LanguageModel",
     "ModelConfig",
     "ModelOutput",
+    "MultiLabelClassifier",
     "OutputsConfig",
     "Pipeline",
     "Prediction",

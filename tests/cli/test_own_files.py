@@ -3,11 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation import prediction
 from universal_transformer.tasks import Codec, LabelledData, PairsData, TextData
 from universal_transformer.tasks.task import Saved
 
@@ -195,13 +198,30 @@ def test_files_with_answers_are_predicted_from_their_sources(runs, recipe, tmp_p
     assert "a tagger has such answers" in capsys.readouterr().err
 
 
+def test_a_test_is_read_from_standard_input(runs, tmp_path):
+    (tmp_path / "test.tsv").write_text("".join(RECIPES["labelled"][:5]))
+    command = [sys.executable, "-m", "universal_transformer", "evaluate", str(runs / "labelled"), "--json"]
+    given = ["--report", str(tmp_path / "there"), "--data.test"]
+    content = (tmp_path / "test.tsv").read_bytes()
+    piped, named = (
+        json.loads(subprocess.run([*command, *given, test], input=content, capture_output=True, check=True).stdout)
+        for test in ("a=-", f"a={tmp_path / 'test.tsv'}")
+    )
+    assert piped["totals"] == named["totals"]
+    assert piped["totals"][0]["count"] == 5
+
+
 @pytest.mark.parametrize("recipe", ["pairs", "labelled", "tagged"])
-def test_answers_are_written_beside_their_references(runs, recipe, tmp_path, capsys):
-    file = tmp_path / "test.tsv"
+def test_answers_are_written_beside_their_references(runs, recipe, tmp_path, capsys, monkeypatch):
+    file, reports = tmp_path / "test.tsv", str(tmp_path / "reports")
     file.write_text("".join(RECIPES[recipe][:5]))
-    for name in ("a.tsv", "a.jsonl"):
-        given = ["--data.test", str(file), "--predictions", str(tmp_path / name), "--report", str(tmp_path / "reports")]
-        assert main(["evaluate", str(runs / recipe), *given]) == 0
+    asked = []  # nothing is asked again
+    with monkeypatch.context() as patched:
+        patched.setattr(prediction, "predict", lambda *given, **_: iter(asked.extend(given[2]) or ()))
+        for name in ("a.tsv", "a.jsonl"):
+            given = ["--data.test", str(file), "--predictions", str(tmp_path / name), "--report", reports]
+            assert main(["evaluate", str(runs / recipe), *given]) == 0
+    assert asked == []
     header, *lines = (tmp_path / "a.tsv").read_text().splitlines()
     rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
     assert rows == list(map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines()))
@@ -244,7 +264,7 @@ def test_a_run_begins_with_the_configuration_of_another(runs, tmp_path, capsys):
     assert main(["train", "labelled", "--config", config]) == 2
     assert "unexpected 'labelled'" in capsys.readouterr().err
     assert main(["train", "--config", str(tmp_path / "none.json")]) == 2
-    assert "none.json: no such" in capsys.readouterr().err
+    assert "none.json: no such file; expected a config.json" in capsys.readouterr().err
 
 
 def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, capsys):

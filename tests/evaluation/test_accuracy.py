@@ -6,7 +6,7 @@ from paper.fixed_length import FixedLength
 from small_task_models import letters
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import until_end
-from universal_transformer.evaluation.metrics.edits import CharacterErrors, PhonemeErrors, WordErrors, edit_distance
+from universal_transformer.evaluation.metrics.edits import CharacterErrors, PhonemeErrors, WordErrors, levenshtein
 from universal_transformer.evaluation.metrics.sequence import SequenceAccuracy
 from universal_transformer.evaluation.scores import total
 from universal_transformer.tasks.task import Task
@@ -105,4 +105,4 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=5)
 
 @given(WORDS, WORDS)
 def test_a_distance_is_the_fewest_changes(given, wanted):
-    assert edit_distance(given, wanted) == fewest_changes(given, wanted)
+    assert levenshtein().distance(given, wanted) == fewest_changes(given, wanted)

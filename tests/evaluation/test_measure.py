@@ -189,7 +189,7 @@ def test_a_group_of_the_test_sets_is_scored_alone():
 def test_batches_and_progress_change_nothing(stories):
     model = model_for(stories)
     seen = []
-    whole = evaluate(model, stories, progress=lambda done, total: seen.append((done, total)))
+    whole = evaluate(model, stories, watch=lambda scored: seen.append((scored.done, scored.whole)))
     assert evaluate(model, stories, batch_tokens=40) == whole
     assert seen[-1] == (60, 60)
     assert seen == sorted(seen)

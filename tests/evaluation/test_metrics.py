@@ -20,7 +20,7 @@ from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of, scores
 from universal_transformer.evaluation.report import Report
 from universal_transformer.evaluation.scores import total
-from universal_transformer.tasks import ControlData, ParsingData, PicturesData, PlansData, StoriesData
+from universal_transformer.tasks import ControlData, LabelledData, ParsingData, PicturesData, PlansData, StoriesData
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.pairs import PairsData
@@ -51,6 +51,12 @@ def pairs(folder):
     path = folder / "train.tsv"
     path.write_text("".join(f"a b {n} c\tc {n} b a\n" for n in range(40)))
     return PairsData(train=str(path), vocabulary_size=300).load()
+
+
+def labels(folder):
+    path = folder / "labels.tsv"
+    path.write_text("".join(f"a {'bcd'[n % 3]} {n % 5}\t{'|xy|z'[n % 5 :]}|\n" for n in range(40)))
+    return LabelledData(train=str(path), label_separator="|").load()
 
 
 def words(folder):
@@ -101,10 +107,10 @@ def frames(folder):
 
 
 TASKS = {
-    "error": stories, "accuracy": stories, "classes": stories, "positions": cells, "tags": cells, "sequence": copying,
-    "fixed_length": copying, "words": copying, "characters": pairs, "phonemes": pairs, "bleu": pairs, "rouge": pairs,
-    "brackets": trees, "perplexity": words, "last_word": words, "ranking": words, "intensities": pictures,
-    "actions": actions, "plans": plans, "frames": frames,
+    "error": stories, "accuracy": stories, "classes": stories, "labels": labels, "positions": cells, "tags": cells,
+    "sequence": copying, "fixed_length": copying, "words": copying, "characters": pairs, "phonemes": pairs,
+    "bleu": pairs, "rouge": pairs, "brackets": trees, "perplexity": words, "last_word": words, "ranking": words,
+    "intensities": pictures, "actions": actions, "plans": plans, "frames": frames,
 }  # fmt: skip
 """A task for each metric: a metric without one fails `test_every_metric_has_a_task`."""
 

@@ -45,6 +45,7 @@ from universal_transformer.training.dry_run import (
     forward_flops,
     halted_positions,
 )
+from universal_transformer.typed import replaced
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 VOCABULARY = VocabularyConfig(size=23, num_classes=7)
@@ -324,3 +325,17 @@ def test_memory_and_time_to_expect_are_those_of_a_run(recipe, fields, tmp_path):
     seconds = {line["update"]: line["seconds"] for line in lines if line["event"] == "update"}
     assert memory == pytest.approx(peak, rel=0.25)
     assert milliseconds == pytest.approx(1000 * (seconds[45] - seconds[5]) / 40, rel=0.3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model.step.tied": False}, {"model.depth.decoder_max_steps": 96}])
+def test_figures_of_a_deep_model_follow_from_shallow_ones(monkeypatch, changes):
+    config = replaced(recipe_configs()["addition"], {"model.depth.max_steps": 48, **changes})
+    task = config.data.load()
+
+    def cost(config, task, **_):
+        return (UpdateCost(*[float(config.model.max_steps)] * 4),) * 2
+
+    monkeypatch.setattr(dry_run, "measured_updates", cost)
+    counted = estimate(config, task)
+    monkeypatch.setattr(dry_run, "MEASURED_STEPS", 1000)
+    assert counted == estimate(config, task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +31,16 @@ from universal_transformer.runs.folder import BASELINE, METRICS
 from universal_transformer.runs.opened import OwnTests, open_with_task
 
 if TYPE_CHECKING:
+    from universal_transformer.data.example import Example
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
+    from universal_transformer.evaluation.scores import ScoreSums
     from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task
+
+    Answers = dict[tuple[str, int], ScoreSums]
+    """What the answers of a model add to the scores, by test set and number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +87,14 @@ class Evaluate(Scoring, Answering, Reporting):
         run = dataclasses.replace(run, other_reports=self.report)
         if self.metric:
             task = dataclasses.replace(task, metric=self.metric)
+        answers: Answers | None = {} if self.predictions else None
         with sharing_positions(run):
-            report, name = evaluate_run(run, task, self)
+            report, name = evaluate_run(run, task, self, answers=answers)
         if not is_first():
             return 0
         show_result(report, as_json=self.json)
-        if self.predictions:
-            _write_predictions(run, task, self)
+        if answers is not None:
+            _write_predictions(run, task, self, answers)
         path = save_report(report, run, name=name)
         if self.record:
             from universal_transformer.recipes.command import record
@@ -128,15 +134,22 @@ class Evaluate(Scoring, Answering, Reporting):
         return "-".join(["report", *parts]) + ".json"
 
 
-def evaluate_run(run: Run, task: Task, options: Evaluate) -> tuple[Report, str]:
-    """Evaluate as ``ut evaluate RUN`` does; return the report and its name."""
+def evaluate_run(run: Run, task: Task, options: Evaluate, *, answers: Answers | None = None) -> tuple[Report, str]:
+    """Evaluate as ``ut evaluate RUN`` does; return the report and its name, and add what was answered to `answers`."""
     from universal_transformer.decoding.options import DecodingOptions
-    from universal_transformer.evaluation.measure import Selection, evaluate
+    from universal_transformer.evaluation.measure import Scored, Selection, evaluate
     from universal_transformer.evaluation.metrics import metric_of
 
     baseline, metric = run.folder / BASELINE, metric_of(task)  # a pretrained model has no baseline
     metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
     inference, note = options.inference(run)
+
+    def watch(scored: Scored) -> None:
+        if progress is not None:
+            progress(scored.done, scored.whole)
+        if answers is not None:
+            answers.update(((scored.set, index), sums) for index, sums in scored.answers.items())
+
     with progress_bar() as progress:
         report = evaluate(
             run.model,
@@ -145,7 +158,7 @@ def evaluate_run(run: Run, task: Task, options: Evaluate) -> tuple[Report, str]:
             options=inference,
             batch_tokens=options.batch_tokens,
             baseline=metric.statistics.load(baseline, run.model.config) if baseline.exists() else None,
-            progress=progress,
+            watch=watch,
         )
     if options.attention:
         from universal_transformer.evaluation.attention_mass import attention_by_supports
@@ -169,9 +182,12 @@ def save_report(report: Report, run: Run, *, name: str) -> Path:
     return path
 
 
-def _write_predictions(run: Run, task: Task, options: Evaluate) -> None:
-    """Ask the model again, and write what it answers beside what it was asked and what is expected."""
+def _write_predictions(run: Run, task: Task, options: Evaluate, answers: Answers) -> None:
+    """Write what a model answers beside what it was asked and what is expected. Where the metric does not keep the
+    answers, the model is asked again.
+    """
     from universal_transformer.evaluation.measure import Selection, select_examples
+    from universal_transformer.evaluation.metrics import metric_of
     from universal_transformer.evaluation.prediction import predict
     from universal_transformer.files import one_line, write_text
 
@@ -181,21 +197,24 @@ def _write_predictions(run: Run, task: Task, options: Evaluate) -> None:
             f"--predictions {options.predictions}: a language model is scored without answers; leave it out"
         )
     sets, _ = select_examples(task, Selection(options.split, options.limit))
-    asked = partial(dataclasses.replace, target=run.codec.unanswered)
+    asked, metric = partial(dataclasses.replace, target=run.codec.unanswered), metric_of(task)
+
+    def texts(name: str, examples: Sequence[Example]) -> Iterator[str]:
+        kept = [metric.text_of(answers[name, index], example) for index, example in enumerate(examples)]
+        again = [asked(example) for example, text in zip(examples, kept, strict=True) if text is None]
+        found = predict(run.model, run.codec, again, options=inference, batch_tokens=options.batch_tokens)
+        yield from (next(found).text if text is None else text for text in kept)
+
     rows = [
         {
             "set": name,
             "group": example.group,
             "source": example.written[0] if example.written else task.codec.source.text(example.source),
             "target": example.written[1] if example.written else task.codec.render(example.target),
-            "answer": answer.text,
+            "answer": answer,
         }
         for name, examples in sets.items()
-        for example, answer in zip(
-            examples,
-            predict(run.model, run.codec, map(asked, examples), options=inference, batch_tokens=options.batch_tokens),
-            strict=True,
-        )
+        for example, answer in zip(examples, texts(name, examples), strict=True)
     ]
     if options.predictions.endswith(".jsonl"):
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]

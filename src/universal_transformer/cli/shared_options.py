@@ -109,6 +109,6 @@ class Scoring(OnData, Computing):
 
     test: Annotated[tuple[str, ...], OptionForm("[NAME=]FILE", name="data.test")] = ()
     """Use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled, tagged,
-    parsing, pictures, captions)."""
+    parsing, pictures, captions); - is standard input."""
     test_target: Annotated[tuple[str, ...], OptionForm("FILE", name="data.test_target")] = ()
     """Target sides of the test files, one for each, if they are files of their own (pairs)."""

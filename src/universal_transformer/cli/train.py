@@ -249,6 +249,8 @@ def _read(path: Path) -> RunConfig:
     """Return a configuration that was written, with the names of its files where they are now."""
     from universal_transformer.training.run_config import RunConfig
 
+    missing = path.suffix == ".json" and not path.exists()
+    refuse((missing, "no such file; expected a config.json, or the folder of a run"), at=f"--config {show_path(path)}")
     config = RunConfig.load(path) if path.is_file() else read_config(path)
     return with_found_files(config, path.parent if path.is_file() else path)
 

@@ -21,15 +21,16 @@ class Batch:
 
     `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model, and float32
     [batch, frame, feature] for frames, padded with NaN;
-    `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples, and float32 as well
-    for frames; `indices` says which example each row is, and `weights` how much it counts, if not all count alike.
+    `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples, [batch, label] for
+    labels (`PRESENT` or `ABSENT`), and float32 as well for frames; `indices` says which example each row is, and
+    `weights` how much it, or each of its positions, counts, if not all count alike.
     """
 
     source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | Float[Tensor, "batch frame feature"] | None
     target: Int[Tensor, "batch target"] | Int[Tensor, " batch"] | Float[Tensor, "batch target output"]
     indices: Int[Tensor, " batch"]
     padding_id: int = PADDING
-    weights: Float[Tensor, " batch"] | None = None
+    weights: Float[Tensor, " batch"] | Float[Tensor, "batch target"] | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         source = None if self.source is None else self.source.to(device, non_blocking=True)
@@ -71,8 +72,14 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
         target=_padded(targets, padding_id=padding_id),
         indices=torch.tensor(indices, dtype=torch.int64),
         padding_id=padding_id,
-        weights=None if set(weights) == {1.0} else torch.tensor(weights),
+        weights=None if set(weights) == {1.0} else _weights(weights),
     )
+
+
+def _weights(weights: list[Any]) -> Tensor:
+    if isinstance(weights[0], tuple):
+        return pad_sequence(list(map(torch.tensor, weights)), batch_first=True)
+    return torch.tensor(weights)
 
 
 def _padded(sides: list[Any], *, padding_id: int) -> Tensor:

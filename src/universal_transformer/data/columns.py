@@ -78,6 +78,8 @@ class Columns:
     """Whether the first column may be two texts: two columns, or a JSON list."""
     words: bool = False
     """Whether a column may be a JSON list of words, which then have blanks between them."""
+    between_labels: str = ""
+    """What stands between the labels in the second column, where a row may have several; alone it stands for none."""
     chosen: str = ""
     """The columns of the file by name or number, if they are others: "source=1,target=3"."""
     separator: str = ""
@@ -158,7 +160,7 @@ class Columns:
             raise UserError(f"{where}: found {found}; expected {expected}; --data.columns chooses other keys")
         group = (self._text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
         (second,) = self.places[self.second] if self.second else ("",)
-        return self._first(fields, where), self._text(fields[second], second, where) if second else "", group
+        return self._first(fields, where), self._second(fields[second], second, where) if second else "", group
 
     def source(self, cells: Cells, where: str) -> str:
         """Return the first column of a row that may lack the others, as a line; two texts with a tab between them."""
@@ -179,6 +181,17 @@ class Columns:
         if self.two_texts and len(texts) == 1 and isinstance(texts[0][1], list) and len(texts[0][1]) == 2:
             texts = [(texts[0][0], text) for text in texts[0][1]]
         return BETWEEN.join(self._text(text, place, where) for place, text in texts)
+
+    def _second(self, value: object, column: str, where: str) -> str:
+        """Return the second column as a text; labels of a JSON list have the separator between them."""
+        separator = self.between_labels
+        if not separator:
+            return self._text(value, column, where)
+        labels = [self._text(label, column, where) for label in value] if isinstance(value, list) else []
+        if within := [label for label in labels if separator in label]:
+            raise UserError(f"{where}: {show(separator)} in {show(within[0])}; --data.label-separator names another")
+        text = separator.join(labels) if isinstance(value, list) else self._text(value, column, where)
+        return text.strip() or separator
 
     def _text(self, value: object, column: str, where: str) -> str:
         if isinstance(value, int) and not isinstance(value, bool):

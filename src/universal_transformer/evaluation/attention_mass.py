@@ -44,7 +44,8 @@ def attention_by_supports(
     depth = vars((options or DecodingOptions()).depth)
     sums = defaultdict[tuple[int, int], list[tuple[float, float]]](list)
     with evaluating(model):
-        for chosen in batches(model, asked, batch_tokens=BATCH_TOKENS):
+        for indices in batches(model, asked, batch_tokens=BATCH_TOKENS):
+            chosen = [asked[index] for index in indices]
             output = model(*inputs_of(batch_of(model, chosen), model=model), keep=Kept(attention=True), **depth)
             for row, example in enumerate(chosen):
                 question = len(example.source) - 1

@@ -137,7 +137,7 @@ def calibrate(
     chosen = [example for part in sets.values() for example in part]
     delta = (1 - goal.confidence) / len(settings)
     check_count(len(chosen), goal=goal, rules=len(settings), name=examples.split)
-    batched = batches(model, chosen, batch_tokens=batch_tokens)
+    batched = [[chosen[index] for index in one] for one in batches(model, chosen, batch_tokens=batch_tokens)]
     again = 0 if goal.quick else TIMED - 1
     runs = 1 + sum(map(len, settings.values())) + again * (1 + FASTEST)
     trials = Trials(model, metric, batched, progress, runs * len(chosen))

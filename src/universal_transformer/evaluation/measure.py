@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
@@ -28,6 +28,18 @@ from universal_transformer.typed import Positive, check, typed
 
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
+
+
+class Scored(NamedTuple):
+    """A batch that was scored."""
+
+    done: int
+    """Examples up to now, of `whole`."""
+    whole: int
+    set: str
+    answers: Mapping[int, ScoreSums]
+    """What the answers add, by the number of the example in its set."""
+
 
 Group = tuple[str, str]
 """Test set and group of an example."""
@@ -59,13 +71,14 @@ def evaluate(
     options: DecodingOptions | None = None,
     batch_tokens: int = 16384,
     baseline: TrivialBaseline | None = None,
-    progress: Progress | None = None,
+    watch: Callable[[Scored], object] | None = None,
 ) -> Report:
     """Score `model` on a split of `task` by its metric (`METRICS`).
 
     The scores of a `baseline` stand next to those of the model. Answers have the limit of length that prediction has.
     Steps are counted over real source positions and over generated tokens. Warnings say where halting has collapsed,
-    answers may be cut, or the baseline is not beaten. The batches change a figure only by rounding.
+    answers may be cut, or the baseline is not beaten. The batches change a figure only by rounding. `watch` is called
+    after each of them.
 
     UserError for an unknown split, no examples, or a model that does not fit the task.
     """
@@ -81,16 +94,18 @@ def evaluate(
     done, count = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, found in sets.items():
-            for chosen in batches(model, found, batch_tokens=batch_tokens, beams=options.num_beams):
-                for example, sums in zip(chosen, answer(chosen), strict=True):
+            for indices in batches(model, found, batch_tokens=batch_tokens, beams=options.num_beams):
+                answers = dict(zip(indices, answer([found[index] for index in indices]), strict=True))
+                for index, sums in answers.items():
+                    example = found[index]
                     groups[name, example.group].add(sums)
                     if baseline is not None:
                         trivial[name, example.group].add(metric.trivial(baseline, example))
                     if example.supports:
                         supports[len(example.supports)].add(sums)
-                done += len(chosen)
-                if progress is not None:
-                    progress(done, count)
+                done += len(indices)
+                if watch is not None:
+                    watch(Scored(done, count, name, answers))
             if extra := metric.of_set(name, limit=examples.limit, answer=answer):
                 groups[name, ""].sums |= extra
                 if baseline is not None:
@@ -105,15 +120,14 @@ def evaluate(
     return dataclasses.replace(report, warnings=tuple(warnings_of(report, model, options)))
 
 
-def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, beams: int = 1) -> list[list[Example]]:
-    """Return examples in batches of `batch_tokens` positions, and fewer where a batch of a language model would have
-    more than `LOGITS` logits.
+def batches(model: Model, examples: Sequence[Example], *, batch_tokens: int, beams: int = 1) -> list[list[int]]:
+    """Return the numbers of examples in batches of `batch_tokens` positions, and fewer where a batch of a language
+    model would have more than `LOGITS` logits.
     """
     typed(batch_tokens, Positive, where="batch_tokens")
     if not model.config.reads:
         batch_tokens = min(batch_tokens, LOGITS // model.config.vocabulary.size)
-    found = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
-    return [[examples[index] for index in indices] for indices in found]
+    return check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
 
 
 def summarise(

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, ClassVar
 
+from torch.nn.functional import logsigmoid
+
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import PADDING, Example, size
+from universal_transformer.data.example import ABSENT, PADDING, PRESENT, Example, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
 from universal_transformer.decoding.generation import evaluating, prepared
@@ -45,6 +47,7 @@ def predict(
     | model           | text                          | score                                                     |
     | --------------- | ----------------------------- | --------------------------------------------------------- |
     | classifier      | the likeliest class           | the natural logarithm of its probability                  |
+    |                 | the labels it has             | that of the probability of all answers, yes or no         |
     | tagger          | the likeliest class of each   | the natural logarithm of the probability of all of them   |
     |                 | position                      |                                                           |
     | encoder-decoder | the output found              | the same, of the output with its end                      |
@@ -142,6 +145,35 @@ class ClassAnswers(Answers):
             text, score = choices[0]
             tokens = self.tokens(example, taken)
             found.append(Prediction(text=text, score=score, tokens=tokens, choices=choices, written=ids[0]))
+        return found
+
+
+class LabelAnswers(ClassAnswers):
+    """The labels that are likelier than not, which are the output, each with its probability."""
+
+    writes = "labels"
+
+    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        del numbers
+        called, found = Called.with_examples(self.model, examples, self.options), []
+        logits = called.logits.double()
+        certain = logsigmoid(logits.abs())
+        for example, row, values, taken in zip(
+            examples, logits.tolist(), certain.tolist(), called.source_steps, strict=True
+        ):
+            written = tuple(PRESENT if logit > 0 else ABSENT for logit in row)
+            text, score, names = self.codec.render(written), sum(values), self.codec.target.pieces(written)
+            given = [value for value, label in zip(values, written, strict=True) if label == PRESENT]
+            found.append(
+                Prediction(
+                    text=text,
+                    score=score,
+                    tokens=self.tokens(example, taken),
+                    output=[Token(name, None, value) for name, value in zip(names, given, strict=True)],
+                    choices=[(text, score)],
+                    written=written,
+                )
+            )
         return found
 
 
@@ -290,7 +322,7 @@ class FrameAnswers(TokenAnswers):
         ]
 
 
-ANSWERS: tuple[type[Answers], ...] = (ClassAnswers, TagAnswers, TokenAnswers, Continuations, FrameAnswers)
+ANSWERS: tuple[type[Answers], ...] = (ClassAnswers, LabelAnswers, TagAnswers, TokenAnswers, Continuations, FrameAnswers)
 
 
 def with_words(prediction: Prediction, *, codec: Codec[Any, Any], line: str, example: Example) -> Prediction:

@@ -52,7 +52,7 @@ class WordCounts(TrivialBaseline):
 
 @dataclass(frozen=True, kw_only=True)
 class TagOfWord(WordCounts):
-    """The most frequent tag of each word; of words that training has not, the most frequent tag."""
+    """The most frequent tag of each token; of tokens that training has not, the most frequent tag."""
 
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TagOfWord:

@@ -17,7 +17,7 @@ from universal_transformer.typed import Count, DropoutRate, Positive, Range
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
 """Architectures without a decoder: their targets are classes, and have no start and no end."""
-Writes = Literal["tokens", "frames", "classes"]
+Writes = Literal["tokens", "frames", "classes", "labels"]
 """What a model predicts."""
 NUMBERS = ("frames", "patches")
 """Kinds of inputs that are numbers in place of ids."""
@@ -147,8 +147,9 @@ class InputsConfig:
 class OutputsConfig:
     """From states to logits, or to frames."""
 
-    kind: Literal["tokens", "raster", "frames"] = "tokens"
-    """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers."""
+    kind: Literal["tokens", "raster", "frames", "labels"] = "tokens"
+    """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers. Of a
+    classifier, labels: each class applies or not, whatever the others do."""
     columns: Annotated[int, Range(1, 2**16)] | None = None
     """Pixels of a row of the picture that is written. The data determine it."""
     features: Positive | None = None
@@ -177,7 +178,10 @@ class OutputsConfig:
     def rules(self, config: Any) -> Refusals:
         """What pictures, frames and pointers need (decisions D17 and D19)."""
         vocabulary, one_side = config.vocabulary, not (config.reads and config.decodes)
-        yield "outputs.kind", self.kind != "tokens" and one_side, 'needs architecture "encoder_decoder"'
+        labels = self.kind == "labels"
+        yield "outputs.kind", not labels and self.kind != "tokens" and one_side, 'needs architecture "encoder_decoder"'
+        yield "outputs.kind", labels and config.architecture != "classifier", 'needs architecture "classifier"'
+        yield "outputs.pooling", labels and self.pooling == "pointer", "a pointer chooses one of the tokens"
         if self.kind == "raster":
             missing = self.columns is None or vocabulary.target_size is None
             needs = "needs outputs.columns, the width, and vocabulary.target_size, for the intensities: take them from"

@@ -7,6 +7,7 @@ model                      source target what is predicted
 `FrameGenerator`           yes    yes    every frame of a target, given those to its left
 `LanguageModel`            no     yes    every token of a text, given those to its left
 `Classifier`               yes    no     one class for a source
+`MultiLabelClassifier`     yes    no     for each label, whether a source has it
 `Tagger`                   yes    no     one class for each position of a source
 ========================== ====== ====== =========================================================================
 

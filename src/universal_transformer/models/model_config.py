@@ -234,7 +234,8 @@ class ModelConfig(BaseConfig):
 
     @property
     def writes(self) -> Writes:
-        return "frames" if self.outputs.kind == "frames" else super().writes
+        kind = self.outputs.kind
+        return kind if kind == "frames" or kind == "labels" else super().writes
 
     def line_of(self, *, decoder: bool) -> int | None:
         """How many positions a line of a picture has on one side; None where positions have one dimension (D17)."""
@@ -265,6 +266,8 @@ class ModelConfig(BaseConfig):
 
     @property
     def unread_states(self) -> str:
+        if self.writes == "labels":
+            return "this model gives labels, and no distribution over them"
         return "this model writes frames, which have no probabilities" if self.writes == "frames" else ""
 
 

@@ -40,6 +40,16 @@ class Classifier(Model):
     architecture, writes = "classifier", "classes"
 
 
+class MultiLabelClassifier(Model):
+    """A source to those of ``num_classes`` labels that apply: ``outputs.kind="labels"``.
+
+    >>> output = model(source)
+    >>> probability = output.logits.sigmoid()  # [batch, label]
+    """
+
+    architecture, writes = "classifier", "labels"
+
+
 class Tagger(Model):
     """A source to one of ``num_classes`` for each position. Class 0 is that of a position without a class."""
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task, TaskData
     from universal_transformer.training.run_config import RunConfig
 
+STANDARD_INPUT = "-"
+"""In place of the name of a test file."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -141,6 +144,8 @@ class OwnTests:
             name, equals, file = given.partition("=")
             if not equals or Path(given).is_file():
                 name, file = Path(given).name, given
+            if file == STANDARD_INPUT:
+                name, file = "standard input" if name == file else name, "/dev/stdin"
             refuse(
                 (not name or not file, "expected FILE or NAME=FILE"),
                 (name in files, f"two test sets of the name {show(name)}; write NAME=FILE"),

@@ -105,6 +105,9 @@ def train(
         shown = stack.enter_context(closing(shown_of(model, quiet=quiet or not processes.first)))
         if config.training.precision == "bfloat16" and emulates_bfloat16(device):
             shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
+        if metric is None and config.training.select_by == "metric":
+            same = "the error chooses the same weights as the metric of this task"
+            shown.note(f"note: training.select_by and training.select_examples: without effect: {same}")
         origin = RunOrigin.now(config, task, device)
         with processes.one_after_the_other():  # the first one may rename damaged checkpoints
             saved = load(folder, origin, accepted=accept_changes) if resume else None

@@ -6,6 +6,7 @@ when the training file has changed or is gone.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
+from universal_transformer.tasks.sides.side import unknown_name
 from universal_transformer.tasks.task import HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share
 
@@ -285,9 +287,29 @@ def classes(names: Iterable[str], table: TextTable, *, what: str, least: int = 2
     different = tuple(sorted(set(names)))
     where = f"{table.name}:{table.rows[-1].line}"
     if len(different) < least:
-        found = "; ".join([f"{where}: up to this last row one {what} only, {show(different[0])}", *table.notes])
-        raise UserError(f"{found}; expected at least two")
+        only = f"one {what} only, {show(different[0])}" if different else f"no {what}"
+        found = "; ".join([f"{where}: up to this last row {only}", *table.notes])
+        raise UserError(f"{found}; expected at least {('one', 'two')[least - 1]}")
     if len(different) > most:
         found = f"{len(different):,} different {what}s up to this last row"
         raise UserError(f"{where}: {found}; expected at most {most:,} (--data.columns names another column)")
     return different
+
+
+def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int], *, what: str) -> list[float]:
+    """Return ``w_c / Σ_c n_c w_c / n`` for each class, of which there are ``n_c`` texts or tokens among n; "balanced"
+    is ``w_c = 1 / n_c``.
+    """
+    given = [1 / counts.get(index, 1) for index in range(len(labels))]
+    if choice != "balanced":
+        words, where = dict(part.rpartition("=")[::2] for part in choice.split(",")), "--data.class-weights"
+        for label, weight in words.items():
+            if label not in labels:
+                raise UserError(f"{where}: {unknown_name(label, labels, what=what)}")
+            if not re.fullmatch(r"\d+(\.\d+)?", weight) or not float(weight):
+                raise UserError(
+                    f"{where}: {show(f'{label}={weight}')}; expected balanced, or {what.upper()}=WEIGHT above 0"
+                )
+        given = [float(words.get(label, 1)) for label in labels]
+    mean = sum(given[index] * count for index, count in counts.items()) / sum(counts.values())
+    return [weight / mean for weight in given]

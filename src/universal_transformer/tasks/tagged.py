@@ -8,6 +8,7 @@ left out. Words that occur once in training are unknown, so that the model learn
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -22,7 +23,7 @@ from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
-from universal_transformer.tasks.own_files import OwnFiles, classes
+from universal_transformer.tasks.own_files import Encoded, OwnFiles, class_weights, classes
 from universal_transformer.tasks.sides.listed import Tags
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.sides.tokenized import Sentence
@@ -51,6 +52,9 @@ class TaggedData(OwnFiles):
     tokenizer: Literal["whitespace", "character", "bpe"] = "whitespace"
     """What a position is: whitespace (a word, unknown if training has it once), or a part of a word, of which the first
     has the tag: character, bpe (byte pairs merged by frequency)."""
+    class_weights: str = ""
+    """Weights of tags in the loss: balanced, each as if it had as many tokens as the others, or TAG=WEIGHT,… (1 for
+    others). Their mean over the training tokens is made 1."""
     vocabulary_size: int = 20000
     """At most so many different tokens."""
     lower_case: bool = False
@@ -85,6 +89,19 @@ class TaggedData(OwnFiles):
             replace(example, target=codec.source.at_words(example.source, example.target))
             for example in super().encode(codec, table, notes)
         ]
+
+    def encode_train(self) -> tuple[Codec[Any, Any], Encoded]:
+        codec, encoded = super().encode_train()
+        if not self.class_weights:
+            return codec, encoded
+        targets = [example.target for example in encoded.examples if isinstance(example.target, tuple)]
+        counts = Counter(tag - 1 for target in targets for tag in target if tag)
+        weights = (0.0, *class_weights(self.class_weights, codec.target.tags, counts, what="tag"))
+        examples = [
+            replace(example, weight=tuple(weights[tag] for tag in target))
+            for example, target in zip(encoded.examples, targets, strict=True)
+        ]
+        return codec, replace(encoded, examples=examples)
 
     def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
         """Yield sentences: of a file of columns (by its ending, or because its first token has a tab after it) the

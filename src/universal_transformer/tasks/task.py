@@ -66,7 +66,7 @@ class Prediction:
     words: list[Token] = field(default_factory=list)
     """The words of the input as they were written, each with the mean steps of its tokens."""
     output: list[Token] = field(default_factory=list)
-    """The tokens of the answer, its end included; empty for a class."""
+    """The tokens of the answer, its end included; the labels that apply, of several; empty for a class."""
     unknown: list[str] = field(default_factory=list)
     """Parts of the input that the model does not know, as they were written."""
     content: bytes = b""
@@ -145,7 +145,7 @@ class Task:
         The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
         its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
         """
-        if self.model_fields.get("architecture") == "tagger":
+        if self.model_fields.get("architecture") in ("classifier", "tagger"):
             return None
         if isinstance(self.train, MappedExamples):
             longest = self.train.longest_target
@@ -225,8 +225,10 @@ class TaskData(Protocol):
     """The typed, documented fields that choose a task's data: one frozen dataclass for each task."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-    sides: ClassVar[Sides]
-    """Classes of source and target of its codec."""
+
+    @property
+    def sides(self) -> Sides:
+        """Classes of source and target of its codec."""
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read or generate the examples; those of a run are encoded with the codec that it saved.

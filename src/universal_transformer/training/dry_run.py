@@ -27,7 +27,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -73,6 +73,9 @@ ENOUGH = 3.0
 """Seconds of updates after which no further pass begins."""
 PROBE_ROWS = 4
 """Rows of the first update, which decides how many rows are measured."""
+MEASURED_STEPS = 32
+"""Steps of the deepest model that is built. All figures grow with the steps in proportion, so that those of a deeper
+model follow from those of a half and of the whole of these steps."""
 NEVER_HALTS = -30.0
 """Bias with which a position halts at the last step only."""
 
@@ -89,6 +92,16 @@ class UpdateCost:
     """The part of it that is free between two updates: activations, gradients, temporary tensors."""
     steps: float
     """Mean number of steps of a position; 0 for a model without depth."""
+
+    def deeper(self, half: UpdateCost, *, times: float) -> UpdateCost:
+        """The cost of a model that has more steps, by `times` as many as `half` has less."""
+        memory = _further(half.memory, self.memory, times)
+        return UpdateCost(
+            seconds=_further(half.seconds, self.seconds, times),
+            memory=memory,
+            activations=half.activations + memory - half.memory,
+            steps=_further(half.steps, self.steps, times),
+        )
 
 
 @dataclass(frozen=True)
@@ -157,6 +170,37 @@ class Estimate:
 
 def estimate(config: RunConfig, task: Task) -> Estimate:
     """Count operations on a model without memory, and measure a few updates of a real one."""
+    most = 0 if config.model.by_length(decoder=False) else config.model.max_steps
+    if most <= MEASURED_STEPS:
+        return measured(config, task)
+    half, whole = (measured(_shallower(config, steps), task) for steps in (MEASURED_STEPS // 2, MEASURED_STEPS))
+    times = (most - MEASURED_STEPS) / (MEASURED_STEPS // 2)
+    return replace(
+        whole,
+        config=config,
+        parameters=round(_further(half.parameters, whole.parameters, times)),
+        flops=_further(half.flops, whole.flops, times),
+        start=whole.start.deeper(half.start, times=times),
+        full=whole.full.deeper(half.full, times=times),
+        cached=_further(half.cached, whole.cached, times),
+    )
+
+
+def _shallower(config: RunConfig, steps: int) -> RunConfig:
+    """Return a configuration whose deeper side makes so many steps, and the other as many in proportion."""
+    model = config.model
+    sides = (max(1, model.max_steps_of(decoder=decoder) * steps // model.max_steps) for decoder in (False, True))
+    encoder, decoder = sides
+    changes = {"max_steps": encoder, "decoder_max_steps": None if decoder == encoder else decoder, "min_steps": 1}
+    return replaced(config, {f"model.depth.{name}": value for name, value in changes.items()})
+
+
+def _further(half: float, whole: float, times: float) -> float:
+    return whole + times * max(0.0, whole - half)
+
+
+def measured(config: RunConfig, task: Task) -> Estimate:
+    """Return the estimate of a model that is built."""
     model = build_on_meta(task.configure(config.model))
     batches, updates = sampled_batches(task.train, batch_tokens=config.training.batch_tokens)
     by_length = sorted(batches, key=lambda batch: batch.source + batch.target)

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from universal_transformer.axes import Bool, Float, Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
+from universal_transformer.data.example import PRESENT
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.tensors import inputs_of
 from universal_transformer.models.frame_input import blank_frames
@@ -39,6 +40,7 @@ MARGIN = 0.005
 LEAST = 1e-7
 """The least probability whose logarithm is taken."""
 StepLosses = Float[Tensor, "step row"]
+Reduction = Literal["none", "sum"]
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,10 @@ def objective(
 ) -> Loss:
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
-    n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
-    tagger that have a class. Terms have the weights of their examples, if these have some (`Batch.weights`). q is ``1 -
-    label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
+    n counts the real targets of the batch: tokens that are not padding, examples of a classifier, positions of a tagger
+    that have a class, or labels of examples that may have several (`label_losses`). Terms have the weights of their
+    examples, if these have some (`Batch.weights`). q is ``1 - label_smoothing`` at the right answer plus
+    ``label_smoothing / classes`` everywhere (model.md, section 6).
     `max_steps` replaces the configured depth. In training with the rule ponder, CE is its expectation over the last
     step, and ``N + R`` a divergence (`rules/ponder.py`). `step_loss`: `deep_supervision`; with "stop" (the stage
     "halting") L is `stop_loss`, and with "expected" CE is the expectation in evaluation too. In the calls of both
@@ -106,16 +109,17 @@ def objective(
         total, num_correct = frame_loss(output, target)
     else:
         real, step_logits = target != ignored, output.step_logits
-        logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
-        total = functional.cross_entropy(
-            logits.flatten(0, -2),
-            target.flatten(),
-            ignore_index=ignored,
+        logits, weights = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32)), batch.weights
+        losses, right = LOSSES.get(model.writes, (cross_entropies, of_largest))
+        (total,) = losses(
+            logits.unsqueeze(0),
+            target,
+            ignored=ignored,
             label_smoothing=label_smoothing,
-            reduction="sum" if batch.weights is None else "none",
+            reduction="sum" if weights is None else "none",
         )
-        total = total if batch.weights is None else (batch.weights * total).sum()
-        num_correct = ((logits.detach().argmax(-1) == target) & real).sum()
+        total = total if weights is None else (weights.flatten() * total).sum()
+        num_correct = (right(logits.detach(), target) & real).sum()
     count = real.sum().clamp(min=1) if counts is None else counts.targets
     both: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
     traces = {side: trace for side, trace in both.items() if trace is not None}
@@ -124,12 +128,12 @@ def objective(
     trained = cross_entropy + ponder_weight * ponder
     read = output.decoder or output.encoder
     if step_logits is not None and read is not None:
-        each = cross_entropies(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
-        if batch.weights is not None and step_loss != "stop":
-            each = each * batch.weights
+        each = losses(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
+        if weights is not None and step_loss != "stop":
+            each = each * weights.flatten()
         if step_loss == "stop":
             least = model.config.depth.min_steps
-            trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
+            trained = stop_loss(each.detach(), read, real=real.flatten()[: each.shape[1]], min_steps=least)
             trained = trained * (real.sum().clamp(min=1) / count)
         elif step_loss == "expected" or expected:
             trained = expected_loss(each, read) / count + ponder_weight * ponder
@@ -184,8 +188,9 @@ def cross_entropies(
     *,
     ignored: int,
     label_smoothing: float = 0.0,
-) -> StepLosses:
-    """CE_t of every row, 0 where the target is `ignored`."""
+    reduction: Reduction = "none",
+) -> Float[Tensor, step * row]:
+    """CE_t of every row, 0 where the target is `ignored`, or their sum."""
     return torch.stack(
         [
             functional.cross_entropy(
@@ -193,11 +198,43 @@ def cross_entropies(
                 target.flatten(),
                 ignore_index=ignored,
                 label_smoothing=label_smoothing,
-                reduction="none",
+                reduction=reduction,
             )
             for logits in step_logits
         ]
     )
+
+
+def of_largest(logits: Float[Tensor, "*batch classes"], target: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
+    """Whether the largest logit names the target."""
+    return logits.argmax(-1) == target
+
+
+def label_losses(
+    step_logits: Float[Tensor, "step batch label"],
+    target: Int[Tensor, "batch label"],
+    *,
+    ignored: int,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "none",
+) -> Float[Tensor, step * row]:
+    """``-Σ_k [q_k log σ(z_tk) + (1 - q_k) log(1 - σ(z_tk))]`` of every example, q_k the smoothed 0 or 1 of label k: the
+    cross-entropy of K answers, yes or no.
+    """
+    del ignored  # of an example all labels are known
+    wide = step_logits.to(torch.promote_types(step_logits.dtype, torch.float32))
+    wanted = (target == PRESENT).to(wide.dtype) * (1 - label_smoothing) + label_smoothing / 2
+    rows = functional.binary_cross_entropy_with_logits(wide, wanted.expand_as(wide), reduction="none").sum(-1)
+    return rows.sum(-1) if reduction == "sum" else rows
+
+
+def of_sign(logits: Float[Tensor, "batch label"], target: Int[Tensor, "batch label"]) -> Bool[Tensor, "batch label"]:
+    """Whether the sign of a logit says if the label is present."""
+    return (logits > 0) == (target == PRESENT)
+
+
+LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {"labels": (label_losses, of_sign)}
+"""What a model writes -> the loss of each row after each step, and which targets are right; others have classes."""
 
 
 def deep_supervision(each: StepLosses, trace: Trace, *, weights: Literal["mean", "increasing"]) -> Scalar:

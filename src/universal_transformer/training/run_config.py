@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -198,6 +199,10 @@ class RunConfig:
             yield "training.optimizer", "adam and adamw differ in training.weight_decay alone, which is 0"
         if self.model.writes == "frames":
             yield "training.label_smoothing", "frames have no probabilities"
+        if self.model.max_steps == 1:
+            yield from ((f"training.{field}", "the model makes one step") for field in ("depth", "step_loss"))
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            yield "training.parallel", "one process trains; torchrun starts several"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""

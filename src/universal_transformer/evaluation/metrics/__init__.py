@@ -14,6 +14,7 @@ from universal_transformer.evaluation.metrics.classes import Accuracy, ClassScor
 from universal_transformer.evaluation.metrics.edits import CharacterErrors, PhonemeErrors, WordErrors
 from universal_transformer.evaluation.metrics.frames import FrameErrors
 from universal_transformer.evaluation.metrics.intensities import Intensities
+from universal_transformer.evaluation.metrics.labels import LabelScores
 from universal_transformer.evaluation.metrics.metric import Inference as Inference
 from universal_transformer.evaluation.metrics.metric import Metric as Metric
 from universal_transformer.evaluation.metrics.perplexity import LastWord, Perplexity
@@ -35,6 +36,7 @@ METRICS: dict[str, type[Metric]] = {
     "last_word": LastWord,
     "ranking": Ranking,
     "classes": ClassScores,
+    "labels": LabelScores,
     "positions": Positions,
     "tags": TagScores,
     "rouge": Rouge,

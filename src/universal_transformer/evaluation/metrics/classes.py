@@ -47,6 +47,10 @@ class Accuracy(ClassMetric):
         pairs = self.counted(Counter({(example.target, given): 1}))
         return ScoreSums(sums={"wrong": float(given != example.target)}, confusion=pairs, answer=(given,))
 
+    def text_of(self, sums: ScoreSums, example: Example) -> str:
+        del example
+        return self.codec.render(sums.answer[0])
+
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         return {"accuracy": 1 - sums.mean("wrong")}
 

@@ -1,13 +1,14 @@
 """Error rates by edit distance of free-running output: of words as speech recognition is scored, of characters, of
-phonemes.
+phonemes. The distance is that of Levenshtein: each unit that is exchanged, left out or added counts 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
+from universal_transformer.errors import optional
 from universal_transformer.evaluation.metrics.written import WrittenText
 from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
 
@@ -21,13 +22,16 @@ class WordErrors(WrittenText):
     shown: ClassVar[tuple[Score, ...]] = (Score("word_error", "word error %", 2, "low"), SEQUENCE_ACCURACY)
     decisive = "word_error"
 
+    def check_packages(self) -> None:
+        levenshtein()
+
     def units(self, text: str) -> Sequence[str]:
         """What is counted."""
         return text.split()
 
     def of_text(self, text: str, example: Example) -> ScoreSums:
         given, wanted = self.units(text), self.units(self.reference(example))
-        counts = {"errors": edit_distance(given, wanted), "units": len(wanted), "sequences": given == wanted}
+        counts = {"errors": levenshtein().distance(given, wanted), "units": len(wanted), "sequences": given == wanted}
         return ScoreSums(sums={name: float(count) for name, count in counts.items()})
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
@@ -55,12 +59,5 @@ class CharacterErrors(WordErrors):
         return text
 
 
-def edit_distance(given: Sequence[str], wanted: Sequence[str]) -> int:
-    """The fewest units that have to be exchanged, left out and added to turn one into the other (Levenshtein)."""
-    row = list(range(len(wanted) + 1))
-    for count, unit in enumerate(given, start=1):
-        before, row[0] = row[0], count
-        for place, other in enumerate(wanted, start=1):
-            exchanged = before + (unit != other)
-            before, row[place] = row[place], min(exchanged, row[place] + 1, row[place - 1] + 1)
-    return row[-1]
+def levenshtein() -> Any:
+    return optional("rapidfuzz.distance.Levenshtein", needed="error rates need rapidfuzz", extra="metrics")

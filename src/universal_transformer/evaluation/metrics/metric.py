@@ -95,6 +95,11 @@ class Metric(ABC):
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
         """Ask the model, and return what its answer to each example adds to the scores."""
 
+    def text_of(self, sums: ScoreSums, example: Example) -> str | None:
+        """The answer to an example as text; None if the sums do not have it."""
+        del sums, example
+        return None
+
     @abstractmethod
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         """The scores of a group of examples, by the names of `shown`."""

@@ -39,6 +39,10 @@ class Positions(ClassMetric):
             answer=tuple(given),
         )
 
+    def text_of(self, sums: ScoreSums, example: Example) -> str:
+        assert isinstance(example.source, tuple)
+        return self.codec.render([sums.answer[place] for place in self.codec.source.word_places(example.source)])
+
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         positions = sums.ratio("right", over="positions")
         return {"sequence_accuracy": sums.mean("sequences"), "position_accuracy": positions}
@@ -49,7 +53,7 @@ class Positions(ClassMetric):
 
 class TagScores(Positions):
     """Share of positions with the right class, macro-F1 over the classes, share of examples with the right class at
-    every position, and the confusion matrix. The baseline answers the most frequent tag of each word.
+    every position, and the confusion matrix. The baseline answers the most frequent tag of each token.
     """
 
     statistics = TagOfWord

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import generate
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, target_ids
@@ -48,6 +49,10 @@ class Written(Metric):
             found.append(sums)
         return found
 
+    def text_of(self, sums: ScoreSums, example: Example) -> str:
+        del example
+        return self.codec.render(sums.answer)
+
     @abstractmethod
     def sums(self, tokens: Sequence[int], example: Example) -> ScoreSums:
         """What the tokens of an answer add to the scores."""
@@ -58,6 +63,10 @@ class Written(Metric):
 
     def learn(self, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
         baseline = super().learn(examples, config)
+        try:
+            self.check_packages()
+        except UserError:  # the model is trained without this score
+            return baseline
         copying = dataclasses.replace(baseline, copies=True)
         written = [example for example in islice(examples, LEARNED_FROM) if example.written is not None]
         often, copied = (

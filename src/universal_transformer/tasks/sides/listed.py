@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.example import ABSENT, NO_CLASS, PRESENT, Example
 from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, until_end
 from universal_transformer.data.trees import CLOSE, OPEN, WORD, answer_tree, joined, treebank_word
 from universal_transformer.errors import UserError, suggestion
@@ -99,6 +99,40 @@ class Classes(Listed):
 
     def render(self, target: int) -> str:
         return self.name(target)
+
+
+@dataclass(frozen=True)
+class Labels(Classes):
+    """The names of labels of which a text may have several. A target has `ABSENT` or `PRESENT` for each label."""
+
+    kind: ClassVar[str] = "labels"
+    separator: str
+    """What stands between labels; alone it stands for none."""
+
+    @property
+    def target_fields(self) -> Mapping[str, Any]:
+        return {**super().target_fields, "outputs.kind": "labels"}
+
+    def encode_many(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[int, ...]]:  # type: ignore[override]
+        found = []
+        for text, place in zip(texts, places, strict=True):
+            named = {*split_labels(text, self.separator)}
+            if unknown := sorted(named - self.ids.keys()):
+                raise UserError(f"{place}: {unknown_name(unknown[0], self.labels, what='label')}")
+            found.append(tuple(PRESENT if label in named else ABSENT for label in self.labels))
+        return found
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:  # type: ignore[override]
+        return [label for label, given in zip(self.labels, ids, strict=True) if given == PRESENT]
+
+    def render(self, target: Sequence[int]) -> str:  # type: ignore[override]
+        """The labels that a text has, as in a file."""
+        return self.separator.join(self.pieces(target)) or self.separator
+
+
+def split_labels(text: str, separator: str) -> list[str]:
+    """The labels in a column, of which there may be none."""
+    return [label for part in text.split(separator) if (label := part.strip())]
 
 
 @dataclass(frozen=True)
