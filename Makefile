@@ -15,6 +15,8 @@ QUIETLY := -q --disable-pip-version-check
 VERIFIED = $(QUIETLY) --no-index --find-links
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
+# which some machines set: each of some fifty processes would compile torch and the library again
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
 

@@ -32,9 +32,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--checked-calls",
         type=int,
-        default=500,
+        default=100,
         metavar="N",
-        help="with --jaxtyping-packages, check the shapes of the first N calls of each test (default: 500)",
+        help="with --jaxtyping-packages, check the shapes of the first N calls of each test (default: 100)",
     )
     parser.addoption(
         "--products",
@@ -45,7 +45,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Before the tests are imported, as their decorators read the profile."""
+    """Before the tests are imported, as their decorators read the profile; what they call then is not checked."""
+    jaxtyping.config.update("jaxtyping_disable", True)
     hypothesis.settings.load_profile("nightly" if config.getoption("--products") else "each change")
 
 
@@ -99,12 +100,16 @@ def values_of(item):
     return [(names, *(id(given[name]) for name in names)) for names in together]
 
 
-@pytest.fixture(autouse=True)
-def check_first_calls(request, monkeypatch):
-    """The first calls of a test are those that differ: checks of all calls take five times as long as the tests."""
-    most, calls = request.config.getoption("--checked-calls"), itertools.count()
-    unchecked = property(lambda _: next(calls) >= most)
-    monkeypatch.setattr(type(jaxtyping.config), "jaxtyping_disable", unchecked, raising=False)
+@pytest.hookimpl(tryfirst=True)
+def check_first_calls(item):
+    """The first calls of a test, and of its fixtures, are those that differ: checks of all calls take five times as
+    long as the tests.
+    """
+    most, calls = item.config.getoption("--checked-calls"), itertools.count()
+    type(jaxtyping.config).jaxtyping_disable = property(lambda _: next(calls) >= most)
+
+
+pytest_runtest_setup = pytest_runtest_call = check_first_calls
 
 
 @pytest.fixture(autouse=True)

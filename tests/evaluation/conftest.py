@@ -15,7 +15,7 @@ def stories():
 
 @pytest.fixture(scope="module")
 def copying():
-    return AlgorithmicData(train_examples=10, validation_examples=5, test_examples=5, test_lengths=(5, 12)).load()
+    return AlgorithmicData(train_examples=10, validation_examples=5, test_examples=3, test_lengths=(5, 12)).load()
 
 
 @pytest.fixture(scope="module")

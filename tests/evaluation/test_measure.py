@@ -343,7 +343,7 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
     assert "free-running output, greedy" in report.notes
 
 
-def limited(task, *, limit, metric="sequence", targets=(5, 40)):
+def limited(task, *, limit, metric="sequence", targets=(5, 20)):
     """A model whose answers have at most `limit` tokens, and targets around that."""
     lengths = [target for target in targets for _ in range(4)]
     rows = [
@@ -356,7 +356,7 @@ def limited(task, *, limit, metric="sequence", targets=(5, 40)):
     return build(config).eval(), task
 
 
-@pytest.mark.parametrize("limit", [20, 60])
+@pytest.mark.parametrize("limit", [16, 24])
 def test_exact_matches_have_the_limit_of_prediction(copying, limit):
     model, task = limited(copying, limit=limit)
     written = [generate(model, torch.tensor([example.source]))[0] for example in task.test["test"]]

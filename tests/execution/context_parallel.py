@@ -50,8 +50,12 @@ CASES = {
     "pairs, halting": {**HALTING, **PADDED, "source_sink": True, "position_coordinates": "distance"},
 }  # fmt: skip
 """Fields of a model; the seed of its weights, the length of its rows, where they begin and end, and an exit."""
-RUNS = {4: tuple(CASES), 2: ("halting", "language model", "sequences halt", "pairs, halting")}
-"""Number of processes -> cases."""
+FOUR = (
+    "halting", "one position", "fewer positions than processes", "as many positions a process", "length with halting",
+    "sequences halt", "language model", "padded on the left", "pairs, halting",
+)  # fmt: skip
+RUNS = {4: FOUR, 2: tuple(name for name in CASES if "process" not in name)}
+"""Number of processes -> cases: all of them, and those in which processes have unlike or no positions in four."""
 
 
 def ids(length, begins, ends):
@@ -102,13 +106,6 @@ def result(model, call):
                 gradient = gradient / distributed.get_world_size()
             found[f"gradient of {name}"] = gradient
     return {name: value.detach() for name, value in found.items()}
-
-
-def alone():
-    found = {}
-    for name, fields in CASES.items():
-        found[name] = result(*case(fields))
-    return found
 
 
 def differences(expected, *, size):

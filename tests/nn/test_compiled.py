@@ -31,7 +31,7 @@ def padded(length):
     return source
 
 
-@pytest.mark.parametrize("halting", [False, True])
+@pytest.mark.parametrize("halting", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_compiled_is_eager_in_outputs_and_gradients(halting):
     torch._dynamo.reset()
     counters.clear()  # exports count too
@@ -68,9 +68,10 @@ def test_a_whole_model_is_compiled_for_eight_shapes():
             torch.testing.assert_close(compiled(source).logits, model(source).logits)
 
 
-@pytest.mark.cover(1)
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(
+    ("position", "gradients"),
+    [("rotary", True), pytest.param("sinusoidal", False, marks=pytest.mark.slow)],
+)
 def test_a_whole_model_that_leaves_out_halted_positions_can_be_compiled(position, gradients, monkeypatch):
     torch._dynamo.reset()
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)

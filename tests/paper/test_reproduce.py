@@ -225,7 +225,7 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending):
-    command = [*COMMAND, "--minutes", "0.12", "--tasks", "1", "--seeds", "2", "--processes", "2"]
+    command = [*COMMAND, "--minutes", "0.08", "--tasks", "1", "--seeds", "2", "--processes", "2"]
     folders = place / "runs" / "table1" / "10k-single" / "ut-halting" / "1"
     process = forked.start("ut", *command)
     try:

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from functools import partialmethod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -474,7 +475,9 @@ def test_a_cpu_without_bfloat16_instructions_is_named(tmp_path, capsys, monkeypa
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")  # the compiler warns about its own insides
-def test_a_compiled_block_trains_like_an_eager_one(tmp_path):
+def test_a_compiled_block_trains_like_an_eager_one(tmp_path, monkeypatch):
+    """Without the C++ compiler, whose numbers nn/test_compiled.py compares."""
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend="aot_eager"))
     model = tiny.model_config(dropout=0.0)
     for compiled in (False, True):
         config = tiny.run_config(model, max_updates=3, compile=compiled)

@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import forked
 from configs import config_of, recipe_configs, with_fields
 from paper.tasks import AgreementData, LambadaData, LearningToExecuteData, ReadingData, TranslationData
 from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
@@ -259,22 +257,12 @@ def test_a_halting_model_is_measured_as_it_halts_and_with_all_steps(capsys):
     assert "with all steps (from updates of the initial model)" in shown
 
 
-CHILD = """
-import resource, sys, time
-time.monotonic = time.perf_counter = time.process_time  # other programs take time, and no processor time
-from universal_transformer.cli import main
-code = main(sys.argv[1:])
-print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-sys.exit(code)
-"""
-
-
 def in_a_process(*arguments):
     """The output of a command in a process of its own, and its largest memory."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", CHILD, *arguments, "--training.threads", "1"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return shown, int(re.search(r"^peak (\d+)$", shown, re.MULTILINE)[1])
+    script = Path(__file__).with_name("measured_command.py")
+    done = forked.run(script, *arguments, "--training.threads", "1")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, int(re.search(r"^peak (\d+)$", done.stdout, re.MULTILINE)[1])
 
 
 def expected(*arguments):
