@@ -119,10 +119,10 @@ def test_every_metric_has_a_task():
     assert TASKS.keys() == METRICS.keys()
 
 
-@pytest.fixture(params=list(METRICS))
-def scored(request, tmp_path):
+@pytest.fixture(scope="module", params=list(METRICS))
+def scored(request, tmp_path_factory):
     """A task with the metric, a model of it, and the answers to its test."""
-    task = dataclasses.replace(TASKS[request.param](tmp_path), metric=request.param)
+    task = dataclasses.replace(TASKS[request.param](tmp_path_factory.mktemp("task")), metric=request.param)
     model, (examples,) = small_model(task), task.test.values()
     with torch.inference_mode():
         answers = metric_of(task).answers(Inference(model, OPTIONS), examples)

@@ -225,9 +225,9 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending):
-    command = [*COMMAND, "--minutes", "0.08", "--tasks", "1", "--seeds", "2", "--processes", "2"]
+    command = [*COMMAND, "--minutes", "0.06", "--tasks", "1", "--seeds", "2"]
     folders = place / "runs" / "table1" / "10k-single" / "ut-halting" / "1"
-    process = forked.start("ut", *command)
+    process = forked.start("ut", *command, "--processes", "2")
     try:
         deadline = time.monotonic() + 120
         while len(list(folders.glob("*/metrics.jsonl"))) < 2 and time.monotonic() < deadline:
@@ -249,7 +249,7 @@ def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending
 
 def test_the_budget_ends_runs_in_processes_and_the_next_call_continues(place, capsys):
     command = [*COMMAND, "--minutes", "0.3", "--tasks", "1", "--seeds", "2"]
-    assert main([*command, "--processes", "2", "--budget", "10s"]) == 0
+    assert main([*command, "--processes", "2", "--budget", "5s"]) == 0
     assert "the budget is used up, 2 runs are left" in capsys.readouterr().err
     assert not (place / "results" / "paper" / "table1.jsonl").exists()
     assert len(list((place / "runs").rglob("checkpoints"))) == 2

@@ -143,7 +143,7 @@ def test_what_is_written_is_what_is_loaded(tmp_path):
 
 
 @pytest.mark.usefixtures("loaded_once")
-def test_the_default_is_whole():
+def test_the_default_is_whole(loaded_once):
     task = StoriesData().load()
     assert len(task.train) == 24_000
     assert (task.metric, task.notes) == ("error", ())

@@ -25,8 +25,7 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "figures",
     [
-        "T2",
-        "F2,F3",
+        "T2,F2,F3",  # in one process, which imports torch once
         *(
             pytest.param(figures, marks=pytest.mark.slow)
             for figures in ("T1", "T3,T6", "F1", "N1", "N2,N4", "T4", "T5", "N3", "N5", "N6,F4")
