@@ -32,8 +32,9 @@ HaltingExecution = Literal["auto", "masked"]
 
 def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Progress:
     """:func:`~universal_transformer.nn.recurrence.depth_loop` without the halted positions where that saves time."""
-    rule = context.depth.rule
-    if not rule.stops or in_transform() or compaction_obstacle(recurrence, context) is not None:
+    rule, cache = context.depth.rule, context.cache
+    foreign = cache is not None and not isinstance(cache, KeyValueCache)
+    if not rule.stops or foreign or in_transform() or compaction_obstacle(recurrence, context) is not None:
         return depth_loop(recurrence, states, context)
     now = rule.start(states, context.idle, blocks=recurrence.blocks_per_step)
     history, most = list[Made](), compaction_pays_up_to(recurrence, context, positions=now.steps.numel())

@@ -82,7 +82,10 @@ class SourceSide(InputSide):
     def forward(self, source: Source, call: Call) -> EncodedSource:
         """The refined states ``[batch, source, width]``."""
         padding, positions = self.padding(source), self.positions(source, drawn=call.positions[0])
-        states = self.embed(source)
+        return self.refine(self.embed(source), call, padding=padding, positions=positions)
+
+    def refine(self, states: States, call: Call, *, padding: Padding | None, positions: Positions) -> EncodedSource:
+        """The inputs of the recurrence, refined."""
         reads_all = call.read is not None
         context = Context(
             depth=call.depth.of(self.recurrence, head=call.read, scope="sequence" if call.together else "position"),

@@ -17,7 +17,15 @@ from universal_transformer.models.model import Call, EncodedSource
 from universal_transformer.models.model_config import BaseConfig, ModelConfig
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions.numbering import default_positions, without_padding
-from universal_transformer.nn.context import AttentionRecord, Context, Depth, ProjectedSource, causal_mask
+from universal_transformer.nn.context import (
+    NOTHING,
+    AttentionRecord,
+    Context,
+    Depth,
+    Kept,
+    ProjectedSource,
+    causal_mask,
+)
 from universal_transformer.nn.trace import Trace
 from universal_transformer.rules.exits import Head
 
@@ -130,7 +138,7 @@ class DecoderSide(OutputSide):
         """Empty caches for ``batch`` sequences of up to ``capacity`` positions, the first one included."""
         if self.config.looks_ahead:
             raise UserError("the decoder reads more than its cache holds: it can score given targets but not generate")
-        like = next(self.embedding.parameters()).detach()
+        like = next(self.parameters()).detach()
         depth = call.depth.of(self.recurrence, head=self.head)
         cache = KeyValueCache(
             self.recurrence.num_slots(depth.max_steps),
@@ -154,7 +162,12 @@ class DecoderSide(OutputSide):
         )
 
     def refine_next(
-        self, inputs: Float[Tensor, "batch new width"], state: DecoderState, *, padding: Padding | None = None
+        self,
+        inputs: Float[Tensor, "batch new width"],
+        state: DecoderState,
+        *,
+        padding: Padding | None = None,
+        keep: Kept = NOTHING,
     ) -> Float[Tensor, "batch new width"]:
         """The states of new positions. The caches of ``state`` grow in place.
 
@@ -188,6 +201,8 @@ class DecoderSide(OutputSide):
             source=state.source,
             cache=cache,
             stored_padding=hidden,
+            record=AttentionRecord() if keep.attention else None,
+            keep_states=keep.states,
         )
         states: States
         states, state.trace = self.recurrence(inputs, context)
