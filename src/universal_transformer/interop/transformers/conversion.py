@@ -1,0 +1,71 @@
+"""Models of this library as models of transformers, and back, bit for bit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.interop.transformers.shared_config import UniversalTransformerConfig
+from universal_transformer.interop.transformers.task_models import (
+    ModelForTask,
+    UniversalTransformerForCausalLM,
+    UniversalTransformerForConditionalGeneration,
+    UniversalTransformerForSequenceClassification,
+    UniversalTransformerForTokenClassification,
+)
+from universal_transformer.models.model import Model
+from universal_transformer.models.pretrained import check_shapes
+from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel, Tagger
+
+PAIRS: dict[str, tuple[type[Model], type[ModelForTask]]] = {
+    "language_model": (LanguageModel, UniversalTransformerForCausalLM),
+    "encoder_decoder": (EncoderDecoder, UniversalTransformerForConditionalGeneration),
+    "classifier": (Classifier, UniversalTransformerForSequenceClassification),
+    "tagger": (Tagger, UniversalTransformerForTokenClassification),
+}
+"""Architecture -> our class, and that of transformers."""
+PREFIXES = {
+    "source.": "model.encoder.side.",
+    "target.output.": "lm_head.",
+    "target.bias": "lm_head.bias",
+    "target.": "model.decoder.",
+    "head.": "classifier.",
+}
+"""How names of tensors begin, here and there. The first that fits counts."""
+
+
+def to_transformers(model: Model, **fields: Any) -> ModelForTask:
+    """The same model as a model of transformers; ``fields`` of its configuration that only transformers has.
+
+    UserError for a model that reads or writes no tokens, or is no Universal Transformer.
+    """
+    config = UniversalTransformerConfig.of(model.config, **fields)
+    made = PAIRS[model.config.architecture][1](config).to(next(model.parameters()).dtype)
+    _fill(made, {_renamed(name): value for name, value in model.tensors().items()})
+    return made.train(model.training)
+
+
+def from_transformers(model: ModelForTask) -> Model:
+    """The same model as one of this library."""
+    made = PAIRS[model.architecture][0](model.config.model_config(model.architecture)).to(model.dtype)
+    tensors = model.state_dict()
+    places = {name: _renamed(name) for name in made.tensors()}
+    _fill(made, {name: tensors[place] for name, place in places.items()})
+    return made.train(model.training)
+
+
+def _renamed(name: str) -> str:
+    ours = next(prefix for prefix in PREFIXES if name.startswith(prefix))
+    return PREFIXES[ours] + name.removeprefix(ours)
+
+
+@torch.no_grad()
+def _fill(model: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Copy ``tensors`` to their places; UserError unless these are all that ``model`` has."""
+    places = dict(model.named_parameters())
+    places |= {name: buffer for name, buffer in model.named_buffers() if name in model.state_dict()}
+    shapes = [{name: tuple(value.shape) for name, value in part.items()} for part in (tensors, places)]
+    check_shapes(shapes[0], shapes[1], name="the model")
+    for name, place in places.items():
+        place.copy_(tensors[name])
