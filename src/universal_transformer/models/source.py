@@ -82,20 +82,21 @@ class SourceSide(InputSide):
     def forward(self, source: Source, call: Call) -> EncodedSource:
         """The refined states ``[batch, source, width]``."""
         padding, positions = self.padding(source), self.positions(source, drawn=call.positions[0])
-        return self.refine(self.embed(source), call, padding=padding, positions=positions)
+        states = self.embed(source)
+        context = self.context(states.shape[1], call, padding=padding, positions=positions)
+        states, trace = self.recurrence(self.dropout(states), context)
+        return EncodedSource(states, padding, positions, trace)
 
-    def refine(self, states: States, call: Call, *, padding: Padding | None, positions: Positions) -> EncodedSource:
-        """The inputs of the recurrence, refined."""
-        reads_all = call.read is not None
+    def context(self, length: int, call: Call, *, padding: Padding | None, positions: Positions) -> Context:
+        """The context of ``length`` positions."""
         context = Context(
             depth=call.depth.of(self.recurrence, head=call.read, scope="sequence" if call.together else "position"),
             encoding=self.recurrence.coordinates.position(positions, padding=padding),
             padding=padding,
             mask=None if padding is None else key_mask(padding),
             record=AttentionRecord() if call.keep.attention else None,
-            keep_states=call.keep.states and reads_all,
+            keep_states=call.keep.states and call.read is not None,
         )
         if self.config.by_length(decoder=False) and call.depth.max_steps is None:
-            context = of_lengths(context, positions=states.shape[1])
-        states, trace = self.recurrence(self.dropout(states), context)
-        return EncodedSource(states, padding, positions, trace)
+            return of_lengths(context, positions=length)
+        return context

@@ -209,11 +209,14 @@ class UniversalTransformerEncoder(UniversalTransformerPreTrainedModel):
             if input_ids is None:
                 raise UserError("inputs_embeds: this model numbers positions by its separator tokens: give input_ids")
             places = side.positions(input_ids, drawn=drawn)
-        source = EncodedSource(states, padding, places)
-        encoded = side.refine(states, Call(keep=asked.keep, read=nn.Identity()), padding=padding, positions=at(source))
-        shown = Refined(states, encoded.states, encoded.trace, side.recurrence, self.ours.halts_in(decoder=False))
+        numbered = at(EncodedSource(states, padding, places))
+        call = Call(keep=asked.keep, read=nn.Identity())
+        refined, trace = side.recurrence(
+            side.dropout(states), side.context(states.shape[1], call, padding=padding, positions=numbered)
+        )
+        shown = Refined(states, refined, trace, side.recurrence, self.ours.halts_in(decoder=False))
         return DepthOutput(
-            last_hidden_state=encoded.states,
+            last_hidden_state=refined,
             hidden_states=shown.hidden_states(asked),
             attentions=shown.attentions(asked),
             steps=shown.steps if asked.steps else None,
