@@ -37,7 +37,7 @@ def script(tmp_path, monkeypatch):
 @pytest.fixture
 def small_run(script, tmp_path, monkeypatch):
     """A finished run of copy that takes seconds, and of which a sample of the card takes less."""
-    run = ["train", "copy", "--run", str(tmp_path / "run"), "--quiet", "--data.test-lengths", "40"]
+    run = ["train", "copy", "--run", str(tmp_path / "run"), "--quiet", "--data.test-lengths", "12"]
     assert main([*run, *TINY, *FEW]) == 0
     monkeypatch.setitem(script.LONG, "test_lengths", [5])
     return tmp_path / "run"
@@ -56,8 +56,8 @@ def test_a_run_becomes_a_pretrained_model(script, small_run, option, dtype, tmp_
     assert {one.dtype for one in load_file(tmp_path / "models/copy/model/model.safetensors").values()} == {dtype}
     card = read_card(tmp_path / "models" / "copy")
     assert card.stored == str(dtype).removeprefix("torch.")
-    assert (card.origin.updates, card.figures["length 40"]["count"]) == (2, 2)
-    assert card.origin.command.startswith("ut train copy --data.test-lengths 40 --data.train-examples 9")
+    assert (card.origin.updates, card.figures["length 12"]["count"]) == (2, 2)
+    assert card.origin.command.startswith("ut train copy --data.test-lengths 12 --data.train-examples 9")
     assert card.example[1] == load("copy")(card.example[0]).text
     capsys.readouterr()
     assert main(["models", "--check"]) == 0
@@ -81,7 +81,7 @@ def test_a_card_is_made_again_without_its_run(script, small_run, tmp_path, monke
 
     call(script, monkeypatch, "copy", "--limit", "1")
     card = read_card(folder)
-    assert card.figures["length 40"]["count"] == 1
+    assert card.figures["length 12"]["count"] == 1
     assert "test: 1 of 2 examples, evenly spread" in card.notes
 
 
