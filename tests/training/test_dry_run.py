@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import random
 import re
 from functools import cache
