@@ -23,7 +23,9 @@ def coordinate(index, *, width, layout="interleaved"):
     return channels
 
 
-def layer_norm(x, norm):
+def normalised(x, norm):
+    if isinstance(norm, torch.nn.RMSNorm):
+        return x / torch.sqrt((x**2).mean() + norm.eps) * norm.weight
     centred = x - x.mean()
     return centred / torch.sqrt((centred**2).mean() + norm.eps) * norm.weight + norm.bias
 
@@ -34,14 +36,16 @@ def affine(x, linear):
 
 
 def attention(query, keys, values, *, num_heads, scale="head"):
-    """One query against lists of keys and values, head by head."""
+    """One query against lists of keys and values, head by head. A head of keys serves neighbouring heads of queries."""
     size = query.shape[0] // num_heads
+    shared = query.shape[0] // keys[0].shape[0]
     divisor = math.sqrt({"head": size, "width": query.shape[0]}[scale])
     heads = []
     for head in range(num_heads):
         part = slice(head * size, (head + 1) * size)
-        scores = [torch.exp(query[part] @ key[part] / divisor) for key in keys]
-        heads.append(sum(s / sum(scores) * value[part] for s, value in zip(scores, values, strict=True)))
+        of_keys = slice(head // shared * size, (head // shared + 1) * size)
+        scores = [torch.exp(query[part] @ key[of_keys] / divisor) for key in keys]
+        heads.append(sum(s / sum(scores) * value[of_keys] for s, value in zip(scores, values, strict=True)))
     return torch.cat(heads)
 
 
@@ -49,15 +53,13 @@ def self_attention(module, xs, i, *, causal, scale="head"):
     width = xs[0].shape[0]
     seen = xs[: i + 1] if causal else xs
     projected = [affine(x, module.query_key_value) for x in seen]
-    keys, values = [p[width : 2 * width] for p in projected], [p[2 * width :] for p in projected]
+    keys, values = zip(*(p[width:].chunk(2) for p in projected), strict=True)
     query = affine(xs[i], module.query_key_value)[:width]
     return affine(attention(query, keys, values, num_heads=module.num_heads, scale=scale), module.output)
 
 
 def cross_attention(module, xs, i, *, source, scale="head"):
-    width = xs[0].shape[0]
-    projected = [affine(s, module.key_value) for s in source]
-    keys, values = [p[:width] for p in projected], [p[width:] for p in projected]
+    keys, values = zip(*(affine(s, module.key_value).chunk(2) for s in source), strict=True)
     looked = attention(affine(xs[i], module.query), keys, values, num_heads=module.num_heads, scale=scale)
     return affine(looked, module.output)
 
@@ -86,6 +88,9 @@ def feed_forward(module, xs, i):
 
 
 def transition(module, xs, i, *, causal):
+    if type(module).__name__ == "SwiGlu":
+        gate, value = affine(xs[i], module.inner).chunk(2)
+        return affine(gate / (1 + torch.exp(-gate)) * value, module.outer)
     if hasattr(module, "inner"):
         return feed_forward(module, xs, i)
     return convolution(module, xs, i, causal=causal)
@@ -95,8 +100,8 @@ def sublayer(module, xs, function, *, base=None):
     """Post: norm(x + f(x)), with DeepNorm norm(α x + f(x)); pre: x + f(norm(x)). ``base``: the x before the +."""
     base = xs if base is None else base
     if not module.closes:
-        return [layer_norm(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(base)]
-    normed = [layer_norm(x, module.norm) for x in xs]
+        return [normalised(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(base)]
+    normed = [normalised(x, module.norm) for x in xs]
     return [x + function(normed, i) for i, x in enumerate(base)]
 
 
@@ -149,7 +154,7 @@ def timed(recurrence, states, step):
 def close(recurrence, states):
     if recurrence.closing_norm is None:
         return states
-    return [layer_norm(x, recurrence.closing_norm) for x in states]
+    return [normalised(x, recurrence.closing_norm) for x in states]
 
 
 @torch.no_grad()
@@ -290,7 +295,7 @@ def breaking(recurrence, states, *, max_steps, threshold, min_steps=1):
         normed = (
             [asking, seen]
             if post
-            else [[layer_norm(x, module.after_attention.norm) for x in s] for s in (asking, seen)]
+            else [[normalised(x, module.after_attention.norm) for x in s] for s in (asking, seen)]
         )
         projected = [affine(x, module.attention.query_key_value) for x in normed[1]]
         new = []
@@ -302,7 +307,7 @@ def breaking(recurrence, states, *, max_steps, threshold, min_steps=1):
                 attention(query, keys, values, num_heads=module.attention.num_heads), module.attention.output
             )
             x = asking[i] + mixed
-            new.append(layer_norm(x, module.after_attention.norm) if post else x)
+            new.append(normalised(x, module.after_attention.norm) if post else x)
         new = sublayer(module.after_transition, new, lambda ys, i: feed_forward(module.transition, ys, i))
         for i, x in enumerate(close(recurrence, new)):
             if not running[i]:

@@ -92,6 +92,7 @@ def block(
     attention_dropout=0.0,
     transition_dropout=0.0,
     attention_bias=False,
+    key_value_heads=None,
     rotary=False,
     rotary_source=False,
     source_sink=False,
@@ -99,6 +100,7 @@ def block(
 ):
     config = AttentionConfig(
         bias=attention_bias,
+        key_value_heads=key_value_heads,
         dropout=attention_dropout,
         rotary_source=rotary_source,
         source_sink=source_sink,
@@ -134,6 +136,7 @@ def small_recurrence(
     bias=None,
     rotary_source=False,
     source_sink=False,
+    key_value_heads=None,
     coordinates=None,
     checkpointed=False,
     threshold=0.99,
@@ -158,13 +161,14 @@ def small_recurrence(
                 rotary=where.position.self_attention is RotarySelfAttention,
                 rotary_source=rotary_source,
                 source_sink=source_sink,
+                key_value_heads=key_value_heads,
             )
             for _ in range(count)
         ],
         depth=Depth(rule, max_steps, min_steps, threshold),
         blocks_per_step=layers_per_step,
         residual=residual,
-        closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
+        closing_norm=stir(kind.normalise(WIDTH, eps=1e-6)) if (kind := resolve_name(NORMS[norm])).closes else None,
     )
     module.checkpointed, module.decoder, module.by_length = checkpointed, decoder, by_length
     install(module, execution)
@@ -271,10 +275,10 @@ def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
     return KeyValueCache(
         module.num_slots(max_steps or module.trained_depth.max_steps),
         batch=batch,
-        num_heads=HEADS,
+        num_heads=module.blocks[0].attention.key_heads,
         capacity=capacity,
-        width=WIDTH,
-        convolution=convolution,
+        width=module.blocks[0].attention.key_width,
+        convolution=WIDTH if convolution else 0,
         like=torch.zeros(1, dtype=torch.float64),
     )
 

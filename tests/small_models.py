@@ -61,6 +61,9 @@ HALTING = {
     for state in ("frozen", "evolving")
 }
 
+MODERN = {"norm": "rms", "transition": "swiglu", "attention.key_value_heads": 1}
+"""The choices of recent language models together."""
+
 BLOCKS = {
     f"{norm} {transition}": {"norm": norm, "transition": transition}
     for norm in ("post", "pre")
@@ -86,7 +89,7 @@ def variants():
     cases = {f"{block}, {halting}": {**BLOCKS[block], **HALTING[halting]} for block in BLOCKS for halting in HALTING}
     for block in ("post feed_forward", "pre separable_convolution"):
         cases |= {f"{block}, {depth}": {**BLOCKS[block], **DEPTHS[depth]} for depth in DEPTHS}
-    for name, fields in COORDINATES.items():
+    for name, fields in (COORDINATES | {"modern": MODERN, "modern, rotary": MODERN | COORDINATES["rotary"]}).items():
         cases |= {f"{name}, fixed": fields, f"{name}, halting": {**fields, "halting": True}}
     for kind in CARRIES:
         cases[f"{kind} over depth"] = {"tensor2tensor.recurrence": kind, "step_coordinates": "none"}

@@ -12,6 +12,7 @@ output     numbers of a frame that is written
 query, key positions of queries and positions of keys in attention
 width      channels of a state (``d``)
 heads      attention heads (``k``)
+key_heads  heads of keys and values, where several heads of queries share one
 head       channels of one head (``d / k``)
 filter     channels inside a transition
 row        running positions of a batch, concatenated

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small_models import HALTING, small
+from small_models import HALTING, MODERN, small
 from universal_transformer.decoding import continuous
 from universal_transformer.decoding.continuous import ContinuousBatch, generate_stream
 from universal_transformer.decoding.generation import check_model, evaluating
@@ -33,6 +33,7 @@ HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 STREAMS = {
     "fixed": {},
     "fixed pre": {"norm": "pre"},
+    "modern": {"halting": True, "position_coordinates": "rotary", **MODERN},
     "pre": {"halting": True, "norm": "pre", "attention_bias": True},
     "pre, no steps": {"halting": True, "norm": "pre", "step_coordinates": "none"},
     "at the input": {"position_injection": "input", "halting": True},

@@ -66,13 +66,14 @@ def both(module, states, source, *, padding, hidden, learn):
 
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", "pre", "rms"])
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda c: c["output"])
 @pytest.mark.parametrize("name", COORDINATES)
 def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
+    blocks = {"transition": "swiglu", "key_value_heads": 1} if norm == "rms" else {}
     module = small_recurrence(
         decoder=decoder, cross_attention=decoder, norm=norm, halting=True, max_steps=9,
-        coordinates=lively(**COORDINATES[name]), **choices,
+        coordinates=lively(**COORDINATES[name]), **blocks, **choices,
     )  # fmt: skip
     states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
     source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None

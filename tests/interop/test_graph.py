@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from configs import config_of
-from small_models import SIZES, small
+from small_models import MODERN, SIZES, small
 from universal_transformer.errors import UserError
 from universal_transformer.interop.graph import OPSET, Exportable, compare, export_program, save_onnx, save_torch
 from universal_transformer.nn.halting import ACT
@@ -37,6 +37,7 @@ OTHERS = {
     "untied": {"tied": False, "position_injection": "input"},
     "as printed": {**HALTING, "step.residual": "state", "attention.scale": "width"},
     "facts": {**HALTING, **ARCHITECTURES["classifier"], "inputs": "facts", "max_fact_words": 4},
+    "modern": {**HALTING, **ARCHITECTURES["language_model"], **MODERN},
     "whole sequences": {**HALTING, **ARCHITECTURES["classifier"], "halting_scope": "sequence"},
     "last": {**HALTING, **ARCHITECTURES["classifier"], "pooling": "last"},
 }

@@ -68,6 +68,7 @@ OTHER = {
     "halting.side": ["none"],
     "halting.quantile": [0.05],
     "halting.output": ["interpolate"],
+    "attention.key_value_heads": [1],
 }
 
 

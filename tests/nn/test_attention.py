@@ -69,6 +69,24 @@ def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     assert (ours - module(x, context(causal=not causal))).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_of_keys_are_shared_by_neighbouring_heads_of_queries(causal, groups):
+    choices = {"num_heads": 4, "key_value_heads": groups, "bias": True}
+    module, over = self_attention(**choices), cross_attention(**choices)
+    x, source = states(2, 4), states(2, 3)
+    record = AttentionRecord()
+    ours = module(x, context(causal=causal, record=record))
+    looked = over(x, context(source=[over.project_source(source)]))
+    assert record.self_attention[0].shape == (2, 4, 4, 4)
+    for row in range(2):
+        for i in range(4):
+            torch.testing.assert_close(ours[row, i], oracles.self_attention(module, list(x[row]), i, causal=causal))
+            naive = oracles.cross_attention(over, list(x[row]), i, source=list(source[row]))
+            torch.testing.assert_close(looked[row, i], naive)
+    assert sum(p.numel() for p in module.parameters()) == (8 + 1) * (8 + 4 * groups) + (8 + 1) * 8
+
+
 @pytest.mark.claim("US 5", "US 18", "equation 1", "tutorial attention")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_printed_scale_is_the_square_root_of_the_width(causal):

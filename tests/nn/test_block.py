@@ -3,6 +3,7 @@ import torch
 
 import oracles
 from small import HEADS, WIDTH, block, context, right_padding, small_block
+from universal_transformer.models.components import NORMS, TRANSITIONS
 from universal_transformer.nn.context import AttentionRecord, key_mask
 
 
@@ -15,8 +16,8 @@ def stacked(rows):
 
 
 @pytest.mark.claim("US FIG. 4", "JP 4", "equation 4", "equation 5", "figure 2", "tutorial step")
-@pytest.mark.parametrize("norm", ["post", "pre", "deep"])
-@pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("transition", TRANSITIONS)
 def test_encoder_block_is_the_naive_one(norm, transition):
     module, x = small_block(norm=norm, transition=transition), states(2, 5)
     naive = stacked([oracles.block(module, list(row)) for row in x])
@@ -24,8 +25,8 @@ def test_encoder_block_is_the_naive_one(norm, transition):
 
 
 @pytest.mark.claim("US 10", "US 23", "US FIG. 4", "JP 5", "figure 2", "tutorial decoder")
-@pytest.mark.parametrize("norm", ["post", "pre", "deep"])
-@pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("transition", TRANSITIONS)
 def test_decoder_block_is_the_naive_one(norm, transition):
     module = small_block(decoder=True, cross_attention=True, norm=norm, transition=transition)
     x, source, lengths = states(2, 5), states(2, 4), (4, 2)
@@ -45,7 +46,7 @@ def test_where_the_norm_stands_matters():
     assert (post(x, context()) - pre(x, context())).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
+@pytest.mark.parametrize("transition", TRANSITIONS)
 def test_padding_is_not_seen(transition):
     module, x, lengths = small_block(transition=transition), states(3, 6), (6, 4, 1)
     padding = right_padding(lengths, 6)

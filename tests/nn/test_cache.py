@@ -18,6 +18,7 @@ CHOICES = [
     {"tied": False, "layers_per_step": 2, "max_steps": 2},
     {"halting": True},
     {"halting": True, "layers_per_step": 2},
+    {"halting": True, "norm": "rms", "key_value_heads": 1},
     {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
     {"halting": True, "output": "final", "norm": "pre", "transition": "separable_convolution"},
 ]

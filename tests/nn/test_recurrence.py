@@ -130,9 +130,9 @@ def test_a_step_is_the_equations_of_the_patent():
     for step in range(3):
         x = oracles.timed(recurrence, h, step)
         mixed = [oracles.self_attention(block.attention, x, i, causal=False, scale="width") for i in positions]
-        a = [oracles.layer_norm(h[i] + mixed[i], block.after_attention.norm) for i in positions]
+        a = [oracles.normalised(h[i] + mixed[i], block.after_attention.norm) for i in positions]
         changed = [oracles.feed_forward(block.transition, a, i) for i in positions]
-        h = [oracles.layer_norm(before[i] + changed[i], block.after_transition.norm) for i in positions]
+        h = [oracles.normalised(before[i] + changed[i], block.after_transition.norm) for i in positions]
         before = a
     torch.testing.assert_close(go(recurrence, states)[0][0], torch.stack(h), **NEAR)
 

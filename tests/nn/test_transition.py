@@ -91,7 +91,7 @@ def test_convolution_piece_by_piece_is_the_whole(kind, pieces, first):
         num_heads=2,
         capacity=length,
         width=WIDTH,
-        convolution=True,
+        convolution=WIDTH,
         like=x,
     )
     for count in pieces:

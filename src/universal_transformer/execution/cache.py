@@ -26,9 +26,9 @@ class KeyValueCache:
     """``num_slots`` sets of keys and values for ``capacity`` positions.
 
     The key and the value of a position are stored next to each other: ``entries[slot, row, position]`` holds both.
-    ``convolution``: the inputs of a convolutional transition are stored too, half as many numbers again. Halting does
-    not make it smaller: later positions attend to a halted position at every step. UserError when it does not fit into
-    the free memory.
+    ``convolution``: channels of the inputs of a convolutional transition, which are stored too. Halting does not make
+    it smaller: later positions attend to a halted position at every step. UserError when it does not fit into the free
+    memory.
     """
 
     projection: HaltedProjection | None = None
@@ -42,7 +42,7 @@ class KeyValueCache:
         num_heads: int,
         capacity: int,
         width: int,
-        convolution: bool = False,
+        convolution: int = 0,
         like: Tensor,
     ) -> None:
         if capacity < 1:
@@ -50,11 +50,11 @@ class KeyValueCache:
         self.num_heads, self.length = num_heads, 0
         what = f"a cache of capacity {capacity} for {batch} sequences"
         fix = "ask for fewer new tokens, or for fewer sequences at a time"
-        elements = (3 if convolution else 2) * num_slots * batch * capacity * width
+        elements = (2 * width + convolution) * num_slots * batch * capacity
         check_memory(elements * like.element_size(), device=like.device, what=what, fix=fix)
         try:
             self.entries = like.new_zeros(num_slots, batch, capacity, 2 * width)
-            self.inputs = like.new_zeros(num_slots, batch, capacity, width) if convolution else None
+            self.inputs = like.new_zeros(num_slots, batch, capacity, convolution) if convolution else None
         except RuntimeError:  # raised by torch when the memory does not suffice after all
             raise UserError(f"{what} does not fit into memory: {fix}") from None
 
@@ -164,11 +164,11 @@ class CacheStore:
         if not self.attention.rotates:
             return both
         key, value = both.chunk(2, dim=1)
-        return torch.cat((rotate_rows(key, angles, num_heads=self.attention.num_heads), value), dim=1)
+        return torch.cat((rotate_rows(key, angles, num_heads=self.attention.key_heads), value), dim=1)
 
     def _of_each(self, query: Rows, slot: Index, layout: Alone) -> Rows:
         """Attention of each row over the positions up to its own in its slot, some rows at a time on a CPU."""
-        heads, stored, size = self.attention.num_heads, int(layout.position.max()) + 1, len(query)
+        heads, stored, size = self.attention.key_heads, int(layout.position.max()) + 1, len(query)
         if query.device.type == "cpu":
             size = max(1, min(size, policy.MOST_GATHERED // (2 * query.shape[1] * stored)))
         visible = torch.arange(stored, device=query.device) <= layout.position.view(-1, 1, 1, 1)

@@ -9,7 +9,7 @@ whose weights sum to 1. With pre-norm a LayerNorm stands in between,
 
 where ``c(x) = x - mean(x)``. So ``c(b) γ W`` is computed once, ``c(τ_t) γ W`` is a row of a table, ``σ_t`` is one
 number a position and step, and ``β W`` is a constant as above. Either way a halted position is projected once, when
-it halts, however many steps other positions make.
+it halts, however many steps other positions make. RMSNorm subtracts no mean: there ``c(x) = x`` and ``β = 0``.
 
 Rotary positions rotate each key by an angle of its position. What is the same for all keys before the rotation is not
 the same after it, so that it is added to the keys before. A rotation costs some operations a channel, and no matrix
@@ -19,9 +19,10 @@ product.
 from typing import NamedTuple
 
 import torch
+from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Float, Int, KeysAndValues, Rows, Tensor
+from universal_transformer.axes import Float, Int, KeysAndValues, Rows, Tensor, Vectors
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import accumulation_dtype
 
@@ -54,6 +55,7 @@ class HaltedProjection:
         attention, sublayer = block.attention, block.after_attention
         width = attention.query_key_value.in_features
         self.norm = sublayer.norm if sublayer.closes else None
+        self.centres = isinstance(sublayer.norm, nn.LayerNorm)
         linear_map = attention.query_key_value
         self.weight: Tensor = linear_map.weight[width:]
         self.bias: Tensor | None = None if linear_map.bias is None else linear_map.bias[width:]
@@ -65,12 +67,14 @@ class HaltedProjection:
             self.part = linear(signals.to(self.weight.dtype), self.weight)
             return
         signals = signals.to(accumulation_dtype(signals.dtype))
-        centred = signals - signals.mean(-1, keepdim=True)
-        self.constant = linear(self.norm.bias, self.weight, self.bias)
+        centred = self._centred(signals)
+        shift = getattr(self.norm, "bias", None)
+        self.constant = linear(torch.zeros_like(self.norm.weight) if shift is None else shift, self.weight, self.bias)
         self.weight, self.bias = self.weight * self.norm.weight, None
         self.part = linear(centred.to(self.weight.dtype), self.weight)
         self.covariance = (centred * (2.0 / width)).t()
-        self.variance = centred.square().mean(-1) + self.norm.eps
+        self.epsilon = torch.finfo(centred.dtype).eps if self.norm.eps is None else self.norm.eps
+        self.variance = centred.square().mean(-1) + self.epsilon
 
     @property
     def moves(self) -> bool:
@@ -93,10 +97,14 @@ class HaltedProjection:
         """``σ_t²`` of every step, and ``c(b)``."""
         assert self.norm is not None
         exact = base.to(self.variance.dtype)
-        centred = exact - exact.mean(-1, keepdim=True)
+        centred = self._centred(exact)
         own = torch.linalg.vecdot(centred, centred).unsqueeze(1) * (1.0 / centred.shape[1])
         variance = torch.addmm(self.variance, exact, self.covariance) + own
-        return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative
+        return variance.clamp_min(self.epsilon), centred.to(base.dtype)  # rounding must not turn it negative
+
+    def _centred(self, states: Vectors) -> Vectors:
+        """``c(x)``: without the mean, where the norm subtracts it."""
+        return states - states.mean(-1, keepdim=True) if self.centres else states
 
     def at(self, step: int) -> Float[Tensor, "channel"] | None:
         """The part of ``step`` in keys and values as it sees them, up to what is the same for all: ``(rows + part) /

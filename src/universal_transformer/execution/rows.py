@@ -13,7 +13,7 @@ from universal_transformer.nn.attention import CrossAttention, SelfAttention, at
 from universal_transformer.nn.context import Context, PositionEncoding
 from universal_transformer.nn.halting import Progress
 
-BatchKeys = Float[Tensor, "batch heads key head"]
+BatchKeys = Float[Tensor, "batch key_heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
 Angles = Float[Tensor, "2 row half"]
 """Cosines and sines of rotary positions, one for each row."""
@@ -136,7 +136,7 @@ class BatchLayout:
                 position = position.new_zeros(batch * most).index_copy(0, place, position)
             earlier = torch.arange(keys.shape[2], device=query.device) <= position.view(batch, 1, most, 1)
             visible = earlier if mask is None else mask & earlier
-        queries = query.view(batch, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
+        queries = query.view(batch, most, -1, keys.shape[3]).transpose(1, 2)
         mixed = attend(queries, keys, values, mask=visible, dropout=dropout).transpose(1, 2).reshape(query.shape)
         return mixed if place is None else mixed.index_select(0, place)
 
@@ -160,7 +160,7 @@ class Alone:
         self, query: Rows, keys: BatchKeys, values: BatchKeys, *, mask: Mask | None, dropout: float = 0.0
     ) -> Rows:
         """Attention of each row over keys of its own."""
-        queries = query.view(len(query), keys.shape[1], 1, keys.shape[3])
+        queries = query.view(len(query), -1, 1, keys.shape[3])
         return attend(queries, keys, values, mask=mask, dropout=dropout).flatten(1)
 
 

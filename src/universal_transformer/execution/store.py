@@ -62,7 +62,9 @@ class BatchStore:
         if self.dropout or projection.part is None:
             return output.bias
         constant = projection.part if projection.constant is None else projection.constant
-        return linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
+        value, heads = constant.chunk(2, dim=-1)[1], self.attention.key_heads
+        shared = value.view(*value.shape[:-1], heads, -1).repeat_interleave(self.attention.num_heads // heads, dim=-2)
+        return linear(shared.flatten(-2), output.weight, output.bias)
 
     def attend(self, states: Rows, at: StepOfRows, *, seen: Rows | None) -> Rows:
         """Self-attention of running rows at a step, after which ``at.changed`` has what others see of them."""
@@ -102,7 +104,7 @@ class BatchStore:
             key = key + of_keys if self.rotates else key
             value = value + of_values if self.dropout else value
         if self.rotates:
-            query = rotate_rows(query, at.angles, num_heads=key.shape[1])
+            query = rotate_rows(query, at.angles, num_heads=self.attention.num_heads)
             key = self.attention.place(key, context.encoding)
         causal, dropout = context.causal, self.dropout
         return at.layout.attend(query, key, value, mask=context.mask, causal=causal, dropout=dropout)
@@ -145,7 +147,8 @@ class BatchStore:
 
     def heads(self, rows: KeysAndValues) -> tuple[BatchKeys, BatchKeys]:
         """Keys and values in the shape that attention takes."""
-        both = rows.view(self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads)
+        heads = self.attention.key_heads
+        both = rows.view(self.batch, -1, 2, heads, rows.shape[1] // 2 // heads)
         key, value = both.unbind(2)
         return key.transpose(1, 2), value.transpose(1, 2)
 

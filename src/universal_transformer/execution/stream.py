@@ -48,9 +48,9 @@ class RowStream:
         self.cache = KeyValueCache(
             recurrence.num_slots(depth.max_steps + 1),  # the last step receives what none reads
             batch=rows,
-            num_heads=attention.num_heads,
+            num_heads=attention.key_heads,
             capacity=capacity,
-            width=weight.shape[1],
+            width=attention.key_width,
             like=weight,
         )
         self.stores = cache_stores(recurrence, self.cache, depth=depth.max_steps)

@@ -261,6 +261,8 @@ class CoordinatesConfig:
         yield "sizes.num_heads", self.rotates and width // heads % 2 == 1, pairs
         both = rotary and from_end and heads % 2 == 1
         yield "sizes.num_heads", both, "half of them count from the end: an even number is needed"
+        shared = rotary and from_end and config.attention.key_value_heads is not None
+        yield "attention.key_value_heads", shared, "half of the heads of keys count from the end: leave it out"
         yield "attention.rotary_source", rotary and not self.rotates, "needs coordinates.position rotary or distance"
         adds = (self.injection == "every_step" and self.adds) or self.step != "none"
         state = config.step.residual != "timed" and not adds
@@ -302,6 +304,7 @@ TRANSITIONS: dict[str, str] = {
     "feed_forward": "universal_transformer.nn.transition:FeedForward",
     "separable_convolution": "universal_transformer.models.convolution:SeparableConvolution",
     "single_separable_convolution": "universal_transformer.models.convolution:SingleSeparableConvolution",
+    "swiglu": "universal_transformer.models.gated:SwiGlu",
 }
 """Name of a transition -> ``module:class``. See docs/extending.md for how to add one."""
 
@@ -310,6 +313,7 @@ NORMS: dict[str, str] = {
     "post": "universal_transformer.nn.block:PostNorm",
     "pre": "universal_transformer.models.norms:PreNorm",
     "deep": "universal_transformer.models.norms:DeepNorm",
+    "rms": "universal_transformer.models.norms:PreRmsNorm",
 }
 """Name of a norm -> ``module:class``. See docs/extending.md for how to add one."""
 

@@ -48,7 +48,7 @@ class RecurrenceBuilder:
             [self.block(attention) for _ in range(step.blocks * (1 if step.tied else self.max_steps))],
             depth=Depth(rule, self.max_steps, config.depth.min_steps, stops_at(config.halting)),
             blocks_per_step=step.blocks,
-            closing_norm=nn.LayerNorm(config.sizes.width, eps=step.norm_epsilon) if norm.closes else None,
+            closing_norm=norm.normalise(config.sizes.width, eps=step.norm_epsilon) if norm.closes else None,
             residual=step.residual,
         )
         made.checkpointed = config.execution.activation_checkpointing

@@ -44,7 +44,7 @@ def initialise(model: nn.Module) -> None:
             own()
     for module in model.modules():  # fused projections: each part by its own fan
         if isinstance(module, SelfAttention):
-            for part in module.query_key_value.weight.chunk(3):
+            for part in torch.split(module.query_key_value.weight, module.channels):
                 init.xavier_uniform_(part)
         elif isinstance(module, CrossAttention):
             for part in module.key_value.weight.chunk(2):
@@ -58,7 +58,7 @@ def initialise(model: nn.Module) -> None:
 
 def _shrink(block: Block, *, by: float) -> None:
     """Divide the weights through which states pass linearly: values, outputs and transitions, not queries and keys."""
-    block.attention.query_key_value.weight.chunk(3)[2].div_(by)
+    torch.split(block.attention.query_key_value.weight, block.attention.channels)[2].div_(by)
     block.attention.output.weight.div_(by)
     if block.cross_attention is not None:
         block.cross_attention.key_value.weight.chunk(2)[1].div_(by)

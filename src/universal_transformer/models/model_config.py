@@ -213,6 +213,8 @@ class ModelConfig(BaseConfig):
         width, heads = self.sizes.width, self.sizes.num_heads
         divisors = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
         yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {divisors}"
+        groups = self.attention.key_value_heads
+        yield "attention.key_value_heads", groups is not None and heads % groups != 0, f"must divide num_heads={heads}"
         if not (self.reads and self.decodes):
             yield from unused(self.attention, "attention", ("rotary_source", "source_sink"), "an encoder_decoder")
             yield from unused(self.depth, "depth", ("decoder_max_steps",), "an encoder_decoder")

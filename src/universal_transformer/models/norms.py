@@ -1,12 +1,15 @@
 """Norms beyond the paper's (decision D6). A sub-layer f with input x is ``y = after(x, f(before(x)))``.
 
-============ ================ =============================== ====================
+============ ================ =============================== =======================
 norm         before(x)        after(x, z)                     source
-============ ================ =============================== ====================
+============ ================ =============================== =======================
 `PreNorm`    ``LayerNorm(x)`` ``x + Dropout(z)``              tensor2tensor
 `DeepNorm`   ``x``            ``LayerNorm(α x + Dropout(z))`` Wang et al. 2022
-============ ================ =============================== ====================
+`PreRmsNorm` ``RMSNorm(x)``   ``x + Dropout(z)``              Zhang and Sennrich 2019
+============ ================ =============================== =======================
 """
+
+from torch import nn
 
 from universal_transformer.axes import Vectors
 from universal_transformer.nn.block import PostNorm
@@ -46,3 +49,11 @@ class DeepNorm(PostNorm):
 
     def forward(self, states: Vectors, change: Vectors) -> Vectors:
         return self.norm(self.scale * states + self.dropout(change))
+
+
+class PreRmsNorm(PreNorm):
+    """PreNorm with ``RMSNorm(x) = γ x / sqrt(mean(x²) + ε)`` in place of LayerNorm."""
+
+    by_rows = True
+
+    normalise = nn.RMSNorm

@@ -140,13 +140,14 @@ class DecoderSide(OutputSide):
             raise UserError("the decoder reads more than its cache holds: it can score given targets but not generate")
         like = next(self.parameters()).detach()
         depth = call.depth.of(self.recurrence, head=self.head)
+        block = self.recurrence.blocks[0]
         cache = KeyValueCache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,
-            num_heads=self.config.sizes.num_heads,
+            num_heads=block.attention.key_heads,
             capacity=capacity,
-            width=self.config.sizes.width,
-            convolution=not getattr(self.recurrence.blocks[0].transition, "pointwise", False),
+            width=block.attention.key_width,
+            convolution=0 if getattr(block.transition, "pointwise", False) else self.config.sizes.width,
             like=like,
         )
         source = self.project(encoded)

@@ -18,6 +18,7 @@ class PostNorm(nn.Module):
     """LayerNorm after the residual sum."""
 
     by_rows = True
+    normalise: type[nn.LayerNorm | nn.RMSNorm] = nn.LayerNorm
     closes = False
     """Whether a model of such blocks needs a norm after the last step."""
     scale = 1.0
@@ -26,7 +27,7 @@ class PostNorm(nn.Module):
     def __init__(self, width: int, config: StepConfig, *, sublayers: int = 1) -> None:
         super().__init__()
         del sublayers
-        self.norm = nn.LayerNorm(width, eps=config.norm_epsilon)
+        self.norm = self.normalise(width, eps=config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def before(self, states: Vectors) -> Vectors:

@@ -62,7 +62,7 @@ class Recurrence(nn.Module):
         *,
         depth: Depth,
         blocks_per_step: int = 1,
-        closing_norm: nn.LayerNorm | None = None,
+        closing_norm: nn.Module | None = None,
         residual: str = "timed",
     ) -> None:
         super().__init__()

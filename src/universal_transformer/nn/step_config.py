@@ -31,6 +31,9 @@ class AttentionConfig:
     """D4: biases in the projections."""
     dropout: DropoutRate = 0.0
     """Dropout of attention weights."""
+    key_value_heads: Positive | None = None
+    """Heads of keys and values, each of them shared by equally many heads of queries (Ainslie et al. 2023). None: as
+    many as heads."""
     rotary_source: bool = False
     """D13: rotate queries and keys of the attention to the source by their (rotary) positions too."""
     source_sink: bool = False
@@ -46,7 +49,7 @@ class TransitionConfig:
     kind: str = "feed_forward"
     """Name of the transition, an entry of ``TRANSITIONS``."""
     dropout: DropoutRate = 0.0
-    """Dropout after the ReLU."""
+    """Dropout inside the transition."""
 
 
 @dataclass(frozen=True, kw_only=True)

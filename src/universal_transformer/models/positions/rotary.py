@@ -46,7 +46,7 @@ class RotaryCrossAttention(CrossAttention):
 
     def __init__(self, sizes: Sizes, config: AttentionConfig) -> None:
         super().__init__(sizes, config)
-        self.sink = nn.Parameter(torch.zeros(sizes.width)) if config.source_sink else None
+        self.sink = nn.Parameter(torch.zeros(self.key_width)) if config.source_sink else None
         self.rotates = config.rotary_source
 
     def project_source(
@@ -57,7 +57,7 @@ class RotaryCrossAttention(CrossAttention):
             assert rotary is not None, "rotary keys need the positions of the source"
             key = rotate(key, rotary=rotary)
         if self.sink is not None:
-            sink = split_heads(self.sink.to(value.dtype).expand(source.shape[0], 1, -1), num_heads=self.num_heads)
+            sink = split_heads(self.sink.to(value.dtype).expand(source.shape[0], 1, -1), num_heads=self.key_heads)
             key = torch.cat((key, torch.zeros_like(sink)), dim=2)
             value = torch.cat((value, sink), dim=2)
             mask = None if mask is None else pad(mask, (0, 1), value=True)
