@@ -15,7 +15,7 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem
 """All but the one that `cli/test_export.py` runs with the model that it exports."""
 
 
-NEEDS = {"ray_train": "ray"}
+NEEDS = {"ray_train": "ray", "trackio_tracker": "trackio", "optuna_search": "optuna"}
 """Packages that are not installed for the tests; without them an example is not run."""
 
 

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -8,20 +9,23 @@ from training import tiny
 from universal_transformer.errors import UserError
 from universal_transformer.runs.journal import RunJournal, read_metrics
 from universal_transformer.runs.resume import RunOrigin
+from universal_transformer.runs.trackers import TRACKERS, tracker_of
 from universal_transformer.training.display import display
 from universal_transformer.training.run import RunState
 
 
-def journal(folder: Path, *, after: int | None = None, tensorboard: bool = False) -> RunJournal:
+def journal(folder: Path, *, after: int | None = None, tracker: str | None = None) -> RunJournal:
     """That of a run which goes on after an update, when there was one line for each."""
     saved = None if after is None else RunState(update=after, lines=after)
-    origin = RunOrigin.now(tiny.run_config(tensorboard=tensorboard), tiny.task(), torch.device("cpu"))
-    return RunJournal(display(quiet=True, unit="tokens"), folder, origin, after=saved)
+    origin = RunOrigin.now(tiny.run_config(tracker=tracker), tiny.task(), torch.device("cpu"))
+    return RunJournal(
+        display(quiet=True, unit="tokens"), folder, origin, after=saved, tracker=tracker_of(tracker, folder)
+    )
 
 
-def write(folder: Path, updates, *, after: int | None = None, tensorboard: bool = False) -> None:
+def write(folder: Path, updates, *, after: int | None = None, tracker: str | None = None) -> None:
     folder.mkdir(exist_ok=True)
-    written = journal(folder, after=after, tensorboard=tensorboard)
+    written = journal(folder, after=after, tracker=tracker)
     for update in updates:
         values = {"loss": update / 3, "bad": float("nan"), "name": "text"}
         written.write("update", update=update, seconds=1.0, values=values)
@@ -97,7 +101,50 @@ def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_pat
 def test_tensorboard_gets_the_numbers_and_keeps_the_point_of_the_checkpoint(tmp_path: Path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for after, updates in ((None, (1, 2, 3, 4)), (2, (3,))):
-        write(tmp_path, updates, after=after, tensorboard=True)
+        write(tmp_path, updates, after=after, tracker="tensorboard")
     found = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     assert [point.step for point in found.Scalars("update/loss")] == [1, 2, 3]
+
+
+class Recorder:
+    """A tracker that keeps what it was told."""
+
+    calls: ClassVar[list] = []
+
+    def __init__(self, folder):
+        self.calls.append(("made", folder.name))
+
+    def start(self, config, *, after):
+        self.calls.append(("start", config["recipe"], after))
+
+    def log(self, values, *, update):
+        self.calls.append(("log", values, update))
+
+    def finish(self):
+        self.calls.append(("finish",))
+
+
+def test_a_tracker_of_a_name_gets_the_numbers_of_a_run_in_order(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(TRACKERS, "recorder", f"{__name__}:Recorder")
+    monkeypatch.setattr(Recorder, "calls", [])
+    write(tmp_path / "run", (1,), tracker="recorder")
+    write(tmp_path / "run", (2,), after=1, tracker="recorder")
+    name = tiny.run_config().recipe
+    logged = [
+        (
+            "log",
+            {"update/loss": pytest.approx(update / 3), "update/bad": pytest.approx(float("nan"), nan_ok=True)},
+            update,
+        )
+        for update in (1, 2)
+    ]
+    assert Recorder.calls == [
+        ("made", "run"), ("start", name, 0), logged[0], ("finish",),
+        ("made", "run"), ("start", name, 1), logged[1], ("finish",),
+    ]  # fmt: skip
+
+
+def test_an_unknown_tracker_is_refused_before_anything_is_written(tmp_path: Path):
+    with pytest.raises(UserError, match=r"training\.tracker='tensorbord': known are tensorboard \(did you mean"):
+        tracker_of("tensorbord", tmp_path)

@@ -448,7 +448,7 @@ def test_bad_surroundings_are_refused_before_anything_is_written(tmp_path):
 
 def test_bfloat16_and_tensorboard_run(tmp_path):
     pytest.importorskip("tensorboard")
-    config = tiny.run_config(tiny.model_config(halting=True), precision="bfloat16", tensorboard=True)
+    config = tiny.run_config(tiny.model_config(halting=True), precision="bfloat16", tracker="tensorboard")
     result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert result.updates == 6
     assert list((tmp_path / "run" / "tensorboard").iterdir())

@@ -138,11 +138,12 @@ def test_an_unknown_task_is_named():
 def test_the_digest_changes_with_every_training_field():
     base = run_config(select_by="metric")  # without it select_examples changes nothing
     other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6), type(None): 77}
+    named = {"ema_decay": 0.5, "tracker": "tensorboard"}
     for field in dataclasses.fields(TrainingConfig):
         value = getattr(base.training, field.name)
         if isinstance(value, str):
             continue
-        change = 0.5 if field.name == "ema_decay" else other[type(value)]
+        change = named.get(field.name, other[type(value)])
         changed = dataclasses.replace(base.training, **{field.name: change})
         assert dataclasses.replace(base, training=changed).digest() != base.digest(), field.name
 

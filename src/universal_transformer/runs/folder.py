@@ -27,7 +27,6 @@ CHECKPOINTS = "checkpoints"
 REPORT = "report.json"
 HELD_OUT = "held_out"
 BASELINE = "baseline.json"
-TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 """What the files and folders of a run are called."""
 REPORTS = (REPORT, "report-*.json", "report.html")

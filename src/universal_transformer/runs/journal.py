@@ -1,4 +1,4 @@
-"""The files that a run in progress writes: metrics.jsonl, TensorBoard files and checkpoints."""
+"""The files that a run in progress writes: metrics.jsonl and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show_path, write_json, write_text
 from universal_transformer.manifest import MODEL
 from universal_transformer.runs import checkpoint as checkpoints
-from universal_transformer.runs.folder import CHECKPOINTS, CONFIG, METRICS, TENSORBOARD
+from universal_transformer.runs.folder import CHECKPOINTS, CONFIG, METRICS
 from universal_transformer.runs.resume import RunOrigin
+from universal_transformer.runs.trackers import Tracker
 from universal_transformer.training.display import Display, Tensors, Value
 from universal_transformer.training.run import Journal, RunState
 from universal_transformer.typed import Count, NonNegative, typed
@@ -52,11 +53,19 @@ class RunJournal(Journal):
     """Writes the run in `folder`, which continues from the saved state `after`; None starts a new one.
 
     config.json is written at once. metrics.jsonl has one JSON object a line, with event, update, seconds and values.
-    Each is on disk at once. Lines and points of TensorBoard that were written after `after` was saved are deleted: an
-    ending that is made again is not written twice.
+    Each is on disk at once, and its numbers go to the `tracker`. Lines that were written after `after` was saved are
+    deleted: an ending that is made again is not written twice.
     """
 
-    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: RunState | None) -> None:
+    def __init__(
+        self,
+        shown: Display,
+        folder: Path,
+        origin: RunOrigin,
+        *,
+        after: RunState | None,
+        tracker: Tracker | None = None,
+    ) -> None:
         super().__init__(shown)
         self.folder, self.origin, path = folder, origin, folder / METRICS
         kept = []
@@ -73,23 +82,19 @@ class RunJournal(Journal):
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self.lines = len(kept)
         self.metrics = path.open("a" if after is not None else "w", encoding="utf-8", buffering=1)
-        self.board = None
-        if origin.config.training.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # points from purge_step on are deleted; the point of update `after` is kept
-            self.board = SummaryWriter(folder / TENSORBOARD, purge_step=(after.update if after else 0) + 1)
+        self.tracker = tracker
+        if tracker is not None:
+            tracker.start(origin.config.to_dict(), after=after.update if after else 0)
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
-        """Append a line without values that are not finite, which JSON lacks, and add its numbers to the board."""
+        """Append a line without values that are not finite, which JSON lacks, and report its numbers."""
         kept = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **kept}
         self.metrics.write(json.dumps(line, allow_nan=False) + "\n")
         self.lines += 1
-        if self.board is not None and event in ("update", "validation"):
-            for name, value in values.items():
-                if isinstance(value, float | int):
-                    self.board.add_scalar(f"{event}/{name}", value, update)
+        if self.tracker is not None and event in ("update", "validation"):
+            numbers = {f"{event}/{name}": value for name, value in values.items() if isinstance(value, float | int)}
+            self.tracker.log(numbers, update=update)
 
     def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
         """Write a checkpoint, after every line is on disk."""
@@ -102,5 +107,5 @@ class RunJournal(Journal):
     def close(self) -> None:
         """Close the files."""
         self.metrics.close()
-        if self.board is not None:
-            self.board.close()
+        if self.tracker is not None:
+            self.tracker.finish()

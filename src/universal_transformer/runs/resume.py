@@ -26,7 +26,7 @@ from universal_transformer.tasks.task import Task, file_fields
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import listed, typed
 
-LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
+LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tracker")
 """Fields of `TrainingConfig` that may change without being named. Cosine and linear schedules and `halting_delay`
 depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
 """

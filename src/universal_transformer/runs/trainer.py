@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from universal_transformer.errors import UserError, optional
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import counted, quoted, show_path
@@ -24,6 +24,7 @@ from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, claimed, keep_held_out, save_model
 from universal_transformer.runs.journal import RunJournal
 from universal_transformer.runs.resume import RunOrigin, check_usable, continued, warnings_of
+from universal_transformer.runs.trackers import tracker_of
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training.display import Display, Tensors, display
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
@@ -84,8 +85,7 @@ def train(
         config = dataclasses.replace(config, data=with_absolute_files(config.data))
     first = started().first
     changes = check_usable(folder, config, resume=resume, accepted=accept_changes) if first or resume else []
-    if config.training.tensorboard:
-        optional("tensorboard", needed="training.tensorboard: TensorBoard is not installed", extra="tensorboard")
+    tracker = tracker_of(config.training.tracker, folder)
     device = own_device(pick_device(config.training.device, field="training.device"))
     task = task or config.data.load()
     if not task.train:
@@ -116,7 +116,7 @@ def train(
             comparison = BaselineComparison(task, model, metric=metric)
             journal = Journal(shown)
             if processes.first:
-                journal = RunJournal(shown, folder, origin, after=saved.state if saved else None)
+                journal = RunJournal(shown, folder, origin, after=saved.state if saved else None, tracker=tracker)
                 stack.callback(journal.close)
                 comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)

@@ -121,8 +121,8 @@ class TrainingConfig:
     """Compile the block with torch.compile: a slow start, then faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
-    tensorboard: bool = False
-    """Write TensorBoard files too (needs the extra `tensorboard`)."""
+    tracker: str | None = None
+    """Where numbers are reported to, besides metrics.jsonl: an entry of ``TRACKERS``, such as tensorboard."""
 
     def __post_init__(self) -> None:
         check(self, field="training")
