@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError
 
@@ -40,6 +40,14 @@ class Bytes(Protocol):
         """Return bytes up to and with the next line feed, at most `limit`."""
 
 
+class Line(NamedTuple):
+    """A numbered line of text, without its end, or what is wrong with it."""
+
+    number: int
+    text: str = ""
+    fault: UserError | None = None
+
+
 def is_gzip(path: str | Path) -> bool:
     """Return whether a file is read as gzip data, by its name."""
     return str(path).lower().endswith(".gz")
@@ -56,17 +64,18 @@ def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[
     yield from _strict(try_lines(path, max_line=max_line))
 
 
-def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:
-    """`read_lines` with a UserError in place of a line that is not valid; one of the whole file is raised."""
+def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[Line]:
+    """`read_lines` that goes on after a line that is not valid; a fault of the whole file is raised."""
     name = show_path(path)
     number, unpacked, most = 0, 0, math.inf
     try:
         with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
             if is_gzip(path):
                 most = most_unpacked(path)
-            for number, text in try_stream(stream, name, max_line=max_line):
-                yield number, text
-                unpacked += 1 + (0 if isinstance(text, UserError) else len(text))
+            for line in try_stream(stream, name, max_line=max_line):
+                number = line.number
+                yield line
+                unpacked += 1 + len(line.text)
                 if unpacked > most:
                     break
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
@@ -94,10 +103,10 @@ def read_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterat
     yield from _strict(try_stream(stream, name, max_line=max_line))
 
 
-def _strict(lines: Iterator[tuple[int, str | UserError]]) -> Iterator[tuple[int, str]]:
-    for number, text in lines:
-        if isinstance(text, UserError):
-            raise text
+def _strict(lines: Iterator[Line]) -> Iterator[tuple[int, str]]:
+    for number, text, fault in lines:
+        if fault:
+            raise fault
         yield number, text
 
 
@@ -119,8 +128,8 @@ def _damaged(error: Exception, path: str | Path) -> bool:
     return damage and is_gzip(path)
 
 
-def try_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:
-    """`read_stream` with a UserError in place of a line that is not valid; later lines are read."""
+def try_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[Line]:
+    """`read_stream` that goes on after a line that is not valid."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
     while raw := stream.readline(limit):
@@ -131,15 +140,15 @@ def try_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterato
             if not raw:
                 return
         if len(raw) >= limit - len(BYTE_ORDER_MARK) and not raw.endswith(b"\n"):
-            yield number, _too_long(where, max_line)
+            yield Line(number, fault=_too_long(where, max_line))
             while raw and not raw.endswith(b"\n"):
                 raw = stream.readline(limit)
             continue
         try:
-            text: str | UserError = _line(raw, where=where, max_line=max_line)
+            line = Line(number, _line(raw, where=where, max_line=max_line))
         except UserError as error:
-            text = error
-        yield number, text
+            line = Line(number, fault=error)
+        yield line
 
 
 def _line(raw: bytes, *, where: str, max_line: int) -> str:
@@ -246,6 +255,14 @@ def parse_json(text: str, *, where: str) -> Any:
         raise UserError(f"{where}: not valid JSON ({reason}); found {show(text)}") from error
 
 
+def parse_object(text: str, *, where: str) -> dict[str, Any]:
+    """`parse_json` of one JSON object."""
+    fields = parse_json(text, where=where)
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: found {show(fields)}; expected a JSON object")
+    return fields
+
+
 def refuse_special(path: str | Path) -> None:
     """UserError for a FIFO, a socket or a device, which would have to be read to see that it has no end."""
     try:
@@ -278,10 +295,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_JSON_BYTES, what: str) -> byt
 
 def decode_json(raw: bytes, *, where: str) -> dict[str, Any]:
     """Return the JSON object that the bytes of a file hold, as strict as `parse_json`."""
-    fields = parse_json(_decode(raw, where=where), where=where)
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: expected a JSON object, found {show(fields)}")
-    return fields
+    return parse_object(_decode(raw, where=where), where=where)
 
 
 def encode_json(fields: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ import pytest
 from universal_transformer.data.columns import Columns
 from universal_transformer.data.text_table import read_table
 from universal_transformer.errors import UserError
+from universal_transformer.files import Line
 from universal_transformer.tasks import LabelledData, PairsData, TextData
 from universal_transformer.tasks.own_files import input_lines
 
@@ -39,8 +40,8 @@ def test_every_form_gives_the_same_rows_and_inputs(tmp_path, name):
     text = HEADERS.get(name, "") + "".join(line_of(form, row) for row in ROWS)
     (tmp_path / name).write_text(text)
     assert [(row.first, row.second) for row in read_table(tmp_path / name, columns).rows] == ROWS
-    lines = list(enumerate(text.splitlines(), start=1))
-    assert [source for _, source in input_lines(lines, columns, name=name)] == [source for source, _ in ROWS]
+    lines = [Line(number, line) for number, line in enumerate(text.splitlines(), start=1)]
+    assert [line.text for line in input_lines(lines, columns, name=name)] == [source for source, _ in ROWS]
 
 
 def test_columns_of_tabs_are_chosen_by_number_or_name(tmp_path):
@@ -62,20 +63,20 @@ def test_a_quoted_text_of_several_lines_is_one_row(tmp_path):
 
 def test_rows_to_predict_may_lack_what_is_answered():
     pairs = Columns("source", "target")
-    given = [(1, "a"), (2, "b\tB"), (3, ""), (4, "c\td\te")]
-    assert [text for _, text in input_lines(given, pairs, name="x")] == ["a", "b", "", "c\td\te"]
+    given = [Line(1, "a"), Line(2, "b\tB"), Line(3, ""), Line(4, "c\td\te")]
+    assert [line.text for line in input_lines(given, pairs, name="x")] == ["a", "b", "", "c\td\te"]
     form = Columns("source", "target", separator="IN: {source} OUT: {target}")
-    given = [(1, "IN: a OUT: b"), (2, "a b")]
-    assert [text for _, text in input_lines(given, form, name="x")] == ["a", "a b"]
+    given = [Line(1, "IN: a OUT: b"), Line(2, "a b")]
+    assert [line.text for line in input_lines(given, form, name="x")] == ["a", "a b"]
     texts = Columns("text", "label", two_texts=True, chosen="label=1,text=2,text=3")
-    (found,) = input_lines([(1, "yes\ta b\tc")], texts, name="x.tsv")
-    assert found == (1, "a b\tc")
-    lines = [(1, '{"q": "a b", "more": 1}'), (2, '{"more": 1}')]
-    (_, first), (_, second) = input_lines(
+    (found,) = input_lines([Line(1, "yes\ta b\tc")], texts, name="x.tsv")
+    assert found == Line(1, "a b\tc")
+    lines = [Line(1, '{"q": "a b", "more": 1}'), Line(2, '{"more": 1}')]
+    first, second = input_lines(
         lines, Columns("source", "target", chosen="source=q,target=a"), name="x.jsonl"
     )
-    assert first == "a b"
-    assert isinstance(second, UserError)
+    assert first.text == "a b"
+    assert isinstance(second.fault, UserError)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
 from universal_transformer.cli.parser import OptionForm, Place
 from universal_transformer.cli.shared_options import Answering, Folder, OfRun
 from universal_transformer.errors import UserError, refuse
-from universal_transformer.files import one_line, quoted, show, show_path
+from universal_transformer.files import Line, one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import Sampling
 from universal_transformer.pretrained_models import is_pretrained
@@ -22,13 +22,10 @@ from universal_transformer.typed import NonNegative, Positive, Range
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
-    from universal_transformer.models.model_config import BaseConfig
     from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.codec import Codec
     from universal_transformer.tasks.task import Prediction
 
-    Outcome = tuple[Example, str] | UserError | None
-    """An example and its line, what is wrong with a line, or None for an empty one."""
 LINES_AT_ONCE = 512
 PREDICTIONS = "predictions"
 MOST_UNKNOWN = 10
@@ -38,6 +35,14 @@ LONGEST = 2048
 LONG = 1024
 """Tokens of a line from which on a note says that the lines after it wait."""
 OneOf = Annotated[Positive, OptionForm("K")]
+
+
+class Input(NamedTuple):
+    """A line with its example, or what is wrong with it; an empty one has neither."""
+
+    line: str = ""
+    example: Example | None = None
+    fault: UserError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,7 @@ class Predict(Answering, OfRun):
         sampling = Sampling(temperature=self.temperature or 0.0, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
         inference = replace(self.decoding(sampling), lines=self.lines)
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
-        if self.temperature is None and self.beams == 1 and _draws(run.model.config):
+        if self.temperature is None and self.beams == 1 and run.codec.target.draws:
             inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
         if self.calibration:
             unlike = written_freely(run.model.config)
@@ -100,7 +105,7 @@ class Predict(Answering, OfRun):
         writer = FORMATS[self.format](run.codec)
         remedy = inference.longer_answers(run.model)
         results = _Results(run.codec, writer, output=self.output, longest=self.longest, remedy=remedy)
-        given = _texts(run, self.text) if self.text else _outcomes(run, [None] if stdin else self.files)
+        given = _texts(run, self.text) if self.text else _inputs(run, [None] if stdin else self.files)
         answers = predict(
             run.model,
             run.codec,
@@ -123,7 +128,7 @@ class _Results:
             raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
         self._codec, self._writer, self._longest, self._remedy = codec, writer, longest, remedy
         self._folder = Path(output or PREDICTIONS)
-        self._pending: deque[Outcome] = deque()
+        self._pending: deque[Input] = deque()
         self._failures = self._shown = self._with_unknown = 0
         self._waits = False  # whether a line was long
         self._cut: list[int] = []
@@ -132,42 +137,42 @@ class _Results:
         self._stopped: UserError | None = None
         self._there: int | None = None  # the highest number of a file that was there before
 
-    def examples(self, outcomes: Iterator[Outcome]) -> Iterator[Example]:
-        """Yield the examples among `outcomes`."""
+    def examples(self, inputs: Iterator[Input]) -> Iterator[Example]:
+        """Yield the examples of inputs that have one."""
         try:
-            for number, given in enumerate(outcomes, start=1):
-                outcome = self._checked(given, number=number)
-                self._pending.append(outcome)
-                if isinstance(outcome, tuple):
-                    yield outcome[0]
+            for number, given in enumerate(inputs, start=1):
+                checked = self._checked(given, number=number)
+                self._pending.append(checked)
+                if checked.example is not None:
+                    yield checked.example
                 elif len(self._pending) == 1:
                     self._show_others()
                     sys.stdout.flush()
         except UserError as error:
             self._stopped = error  # the lines before it get their results first
 
-    def _checked(self, outcome: Outcome, *, number: int) -> Outcome:
-        """Return an outcome, or an error for a line that is too long; say which is the first one that is long."""
+    def _checked(self, given: Input, *, number: int) -> Input:
+        """Refuse a line that is too long; say which is the first one that is long."""
         from universal_transformer.data.example import size
 
-        if not isinstance(outcome, tuple) or self._codec.source.suffixes:
-            return outcome
-        tokens = size(outcome[0])
+        if given.example is None or self._codec.source.suffixes:
+            return given
+        tokens = size(given.example)
         if tokens > self._longest:
-            return UserError(f"output line {number}: {tokens:,} tokens; expected at most --longest {self._longest}")
+            limit = f"expected at most --longest {self._longest}"
+            return Input(fault=UserError(f"output line {number}: {tokens:,} tokens; {limit}"))
         if tokens > LONG and not self._waits:
             self._waits = True
             note(error_line(f"note: output line {number} has {tokens:,} tokens; answers to lines after it wait for it"))
-        return outcome
+        return given
 
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the lines without one before it."""
         from universal_transformer.evaluation.prediction import with_words
 
         self._show_others()
-        outcome = self._pending.popleft()
-        assert isinstance(outcome, tuple)
-        example, line = outcome
+        line, example, _ = self._pending.popleft()
+        assert example is not None
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
@@ -223,16 +228,16 @@ class _Results:
     def _show_others(self) -> None:
         from universal_transformer.tasks.task import Prediction
 
-        while self._pending and not isinstance(self._pending[0], tuple):
-            reason = self._pending.popleft()
+        while self._pending and self._pending[0].example is None:
+            fault = self._pending.popleft().fault
             self._shown += 1
-            if reason is None:
+            if fault is None:
                 self._empty.append(self._shown)
                 say(self._writer.of(Prediction(text="", score=0.0), "", file=""))
                 continue
             self._failures += 1
-            note(error_line(str(reason)))
-            say(self._writer.failure(str(reason)))
+            note(error_line(str(fault)))
+            say(self._writer.failure(str(fault)))
 
 
 class Format:
@@ -289,15 +294,8 @@ class Conll(Format):
 FORMATS: dict[str, type[Format]] = {"text": Format, "jsonl": JsonLines, "tsv": Tsv, "conll": Conll}
 
 
-def _draws(config: BaseConfig) -> bool:
-    """Return whether a model writes pictures."""
-    from universal_transformer.models.model_config import ModelConfig
-
-    return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
-
-
-def _outcomes(run: Run, files: Sequence[str | None]) -> Iterator[Outcome]:
-    """Yield the outcome of each line of the file (None: standard input).
+def _inputs(run: Run, files: Sequence[str | None]) -> Iterator[Input]:
+    """Yield the input of each line of the file (None: standard input).
 
     There are several files only if the codec reads files, each of which is an input itself.
     """
@@ -312,14 +310,11 @@ def _outcomes(run: Run, files: Sequence[str | None]) -> Iterator[Outcome]:
         if file is None or not suffixes or not file.lower().endswith(suffixes):
             yield from _lines(run, file)
             continue
-        try:
-            yield next(codec.read([(1, file)], name=file)), file
-        except UserError as error:
-            yield error
+        yield _input(codec, Line(1, file), name=file)
 
 
-def _lines(run: Run, file: str | None) -> Iterator[Outcome]:
-    """Yield the outcome of each line of `file` (None: standard input), or of each row of one that training reads.
+def _lines(run: Run, file: str | None) -> Iterator[Input]:
+    """Yield the input of each line of `file` (None: standard input), or of each row of one that training reads.
 
     A line of a codec that reads files is the path of one; what is no text is refused once.
     """
@@ -328,34 +323,32 @@ def _lines(run: Run, file: str | None) -> Iterator[Outcome]:
     codec, name, suffixes = run.codec, "standard input" if file is None else file, run.codec.source.suffixes
     if codec.source.several_lines:  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
-        yield from [(example, "") for example in codec.read(whole, name=name)]
+        yield from [Input(example=example) for example in codec.read(whole, name=name)]
         return
     lines = try_stream(sys.stdin.buffer, name) if file is None else try_lines(file)
     inputs = getattr(run.config.data, "inputs", None)  # tasks on files of users have it
-    for place, line in lines if inputs is None else inputs(lines, name=name, codec=codec):
-        if isinstance(line, UserError) and suffixes:
-            yield UserError(
-                f"{line}; expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
-            )
+    for line in lines if inputs is None else inputs(lines, name=name, codec=codec):
+        if line.fault and suffixes:
+            wanted = f"expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
+            yield Input(fault=UserError(f"{line.fault}; {wanted}"))
             return
-        yield _outcome(codec, line, place=place, name=name)
+        yield _input(codec, line, name=name)
 
 
-def _texts(run: Run, texts: Sequence[str]) -> Iterator[Outcome]:
-    """Yield the outcome of each text of the command line, which may have several lines where an input has."""
+def _texts(run: Run, texts: Sequence[str]) -> Iterator[Input]:
+    """Yield the input of each text of the command line, which may have several lines where an input has."""
     for number, text in enumerate(texts, start=1):
         if run.codec.source.several_lines:
             lines = enumerate(text.split("\n"), start=1)
-            yield from [(example, "") for example in run.codec.read(lines, name=f"text {number}")]
+            yield from [Input(example=example) for example in run.codec.read(lines, name=f"text {number}")]
         else:
-            yield _outcome(run.codec, one_line(text), place=number, name="text")
+            yield _input(run.codec, Line(number, one_line(text)), name="text")
 
 
-def _outcome(codec: Codec[Any, Any], line: str | UserError, *, place: int, name: str) -> Outcome:
-    if isinstance(line, UserError):
-        return line
+def _input(codec: Codec[Any, Any], line: Line, *, name: str) -> Input:
+    if line.fault:
+        return Input(fault=line.fault)
     try:
-        example = next(codec.read([(place, line)], name=name), None)
+        return Input(line.text, next(codec.read([(line.number, line.text)], name=name), None))
     except UserError as error:
-        return error
-    return None if example is None else (example, line)
+        return Input(fault=error)

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from universal_transformer.errors import UserError, refuse, suggestion
-from universal_transformer.files import MAX_LINE, one_line, parse_json, show
+from universal_transformer.files import MAX_LINE, Line, one_line, parse_object, show
 
 BETWEEN = "\x1f"
 """Stands between two texts in one column of a row."""
@@ -34,17 +35,21 @@ NO_GROUP = "(empty)"
 TAB, COMMA = "\t", ","
 CSV, JSON_LINES = ".csv", (".jsonl", ".ndjson")
 IN_BRACES = re.compile(r"\{(\w*)\}")
-Cells = list[str] | dict[str, Any]
-"""The columns of a row: in their order, or by name."""
-Lines = Iterable[tuple[int, str | UserError]]
+Lines = Iterable[Line]
 
 
-class OtherFormError(UserError):
-    """A line that has not the form that the separator says."""
+class Record(NamedTuple):
+    """A row of a file as it is written, or what is wrong with it."""
 
-    def __init__(self, message: str, line: str) -> None:
-        super().__init__(message)
-        self.line = line
+    number: int
+    """Of its first line."""
+    line: str = ""
+    """Empty for a blank line, and for one that cannot be read."""
+    cells: Sequence[str] = ()
+    """Its columns in their order, if no line names them."""
+    fields: Mapping[str, Any] = MappingProxyType({})
+    """Its columns by name or number, if a line or JSON names them."""
+    fault: UserError | None = None
 
 
 def ending(name: str | Path) -> str:
@@ -151,29 +156,39 @@ class Columns:
         """Columns of the rows that `written` returns."""
         return replace(self, group=GROUP if self.group else "", chosen="", separator="")
 
-    def of_cells(self, cells: Any, where: str) -> tuple[str, str, str]:
+    def row(self, record: Record, where: str) -> TextRow:
         """Return both columns and the group of a row; UserError if it lacks one."""
-        fields = self._by_number(cells, where) if isinstance(cells, list) else cells
-        if not isinstance(fields, dict) or not fields.keys() >= {*self.read}:
-            found = f"the keys {show(sorted(fields))}" if isinstance(fields, dict) else show(fields)
+        if record.fault:
+            raise record.fault
+        fields = self._by_number(record.cells, where) if record.cells else record.fields
+        if not fields.keys() >= {*self.read}:
             expected = f"a JSON object with {' and '.join(map(json.dumps, self.read))}"
-            raise UserError(f"{where}: found {found}; expected {expected}; --data.columns chooses other keys")
+            found = f"found the keys {show(sorted(fields))}"
+            raise UserError(f"{where}: {found}; expected {expected}; --data.columns chooses other keys")
         group = (self._text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
         (second,) = self.places[self.second] if self.second else ("",)
-        return self._first(fields, where), self._second(fields[second], second, where) if second else "", group
+        other = self._second(fields[second], second, where) if second else ""
+        return TextRow(record.number, self._first(fields, where), other, group)
 
-    def source(self, cells: Cells, where: str) -> str:
-        """Return the first column of a row that may lack the others, as a line; two texts with a tab between them."""
-        if isinstance(cells, list) and not self.chosen:
+    def source(self, record: Record, where: str) -> str:
+        """Return the first column of a row that may lack the others, as a line; two texts with a tab between them. A
+        line that has not the form of the separator is a source itself.
+        """
+        cells = list(record.cells)
+        if record.fault and not (record.line and self.form):
+            raise record.fault
+        if record.fault or not record.line:
+            return record.line
+        if cells and not self.chosen:
             without = int(self.group) - 1 if self.group.isdecimal() and len(cells) > len(self.names) else len(cells)
             rest = cells[:without] + cells[without + 1 :]
             most = 2 if self.two_texts else 1
             return TAB.join(rest[:most] if len(rest) == most + 1 else rest)
-        if len(cells) == 1 and isinstance(cells, list):
+        if len(cells) == 1:
             return cells[0]
-        fields = dict(_numbered(cells)) if isinstance(cells, list) else cells
+        fields = dict(_numbered(cells)) or record.fields
         if missing := [place for place in self.places[self.first] if place not in fields]:
-            raise UserError(f"{where}: no column {missing[0]} in {show(cells)}; expected the {self.first}")
+            raise UserError(f"{where}: no column {missing[0]} in {show(cells or fields)}; expected the {self.first}")
         return one_line(self._first(fields, where).replace(BETWEEN, TAB))
 
     def _first(self, fields: Mapping[str, Any], where: str) -> str:
@@ -248,34 +263,31 @@ class Columns:
             cell, there, rest = rest.partition(literal)
             cells, fits = [*cells, cell], fits and bool(there)
         if not fits:
-            raise OtherFormError(
-                f"{where}: found {show(text)}; expected a line of the form {show(self.separator)}", text
-            )
+            raise UserError(f"{where}: found {show(text)}; expected a line of the form {show(self.separator)}")
         return [*cells, rest.removesuffix(after)]
 
 
-def records(lines: Lines, columns: Columns, *, name: str) -> Iterator[tuple[int, Cells | UserError | None]]:
-    """Yield the number of the first line of each row of the file `name`, and its columns, None for a blank line, or
-    what is wrong with it.
-    """
-    header: list[str] | None = None
+def records(lines: Lines, columns: Columns, *, name: str) -> Iterator[Record]:
+    """Yield the rows of the file `name`, without the line that names the columns."""
+    header: list[str] = []
     form, first = IN_BRACES.findall(columns.separator), True
-    for number, cells in _cut(columns, lines, name=name):
-        if first and isinstance(cells, list) and not form:
-            header, first = _header(columns, cells, f"{name}:{number}"), False
+    for record in _cut(columns, lines, name=name):
+        cells, where = record.cells, f"{name}:{record.number}"
+        if first and cells and not form:
+            header, first = _header(columns, cells, where), False
             if header:
                 continue
-        names = header or form
-        if isinstance(cells, list) and header and len(header) != len(cells):
+        if header and cells and len(header) != len(cells):
             found = f"{len(cells)} columns in {show(TAB.join(cells))}"
-            yield number, UserError(f"{name}:{number}: found {found}; expected {len(header)}, as in the first line")
-        elif isinstance(cells, list) and names:
-            fields = dict(_numbered(cells))
-            for column, cell in zip(names, cells, strict=True):
+            fault = UserError(f"{where}: found {found}; expected {len(header)}, as in the first line")
+            yield record._replace(fault=fault)
+        elif cells and (header or form):
+            fields: dict[str, Any] = dict(_numbered(cells))
+            for column, cell in zip(header or form, cells, strict=True):
                 fields[column] = [fields[column], cell] if column in fields and columns.two_texts else cell
-            yield number, fields
+            yield record._replace(cells=(), fields=fields)
         else:
-            yield number, cells
+            yield record
 
 
 def _header(columns: Columns, cells: Sequence[str], where: str) -> list[str]:
@@ -293,42 +305,38 @@ def _header(columns: Columns, cells: Sequence[str], where: str) -> list[str]:
     return found if named else []
 
 
-def _cut(columns: Columns, lines: Lines, *, name: str) -> Iterator[tuple[int, Any]]:
+def _cut(columns: Columns, lines: Lines, *, name: str) -> Iterator[Record]:
     """Yield the columns of each line, or of each record of CSV; of a line of JSON what it says."""
     if ending(name) == CSV and not columns.form:
         yield from _csv(lines, name, separator=columns.separator.replace(r"\t", TAB) or COMMA)
         return
-    cut = _of_json if ending(name) in JSON_LINES else columns.cells
-    for number, text in lines:
-        if isinstance(text, UserError):
-            yield number, text
+    is_json = ending(name) in JSON_LINES
+    for number, text, fault in lines:
+        if fault or not text.strip():
+            yield Record(number, fault=fault)
             continue
+        where = f"{name}:{number}"
         try:
-            yield number, cut(text, f"{name}:{number}") if text.strip() else None
+            if is_json:
+                yield Record(number, text, fields=parse_object(text, where=where))
+            else:
+                yield Record(number, text, columns.cells(text, where))
         except UserError as error:
-            yield number, error
+            yield Record(number, "" if is_json else text, fault=error)
 
 
 def _numbered(cells: Sequence[str]) -> Iterator[tuple[str, Any]]:
     yield from ((str(number), cell) for number, cell in enumerate(cells, start=1))
 
 
-def _of_json(text: str, where: str) -> dict[str, Any]:
-    fields = parse_json(text, where=where)
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: found {show(fields)}; expected a JSON object")
-    return fields
-
-
-def _csv(lines: Lines, name: str, *, separator: str) -> Iterator[tuple[int, list[str] | None]]:
-    """Yield the number of the first line of each record and its cells, None for a blank line."""
+def _csv(lines: Lines, name: str, *, separator: str) -> Iterator[Record]:
     number = 0
 
     def text_lines() -> Iterator[str]:
         nonlocal number
-        for number, text in lines:  # noqa: B007
-            if isinstance(text, UserError):
-                raise text
+        for number, text, fault in lines:  # noqa: B007
+            if fault:
+                raise fault
             yield f"{text}\n"
 
     if len(separator) != 1:
@@ -342,7 +350,8 @@ def _csv(lines: Lines, name: str, *, separator: str) -> Iterator[tuple[int, list
             raise UserError(f"{name}:{first}: no CSV ({error}); expected a quote after each quoted column") from error
         if cells is None:
             return
-        yield first, list(map(one_line, cells)) if "".join(cells).strip() else None
+        blank = not "".join(cells).strip()
+        yield Record(first) if blank else Record(first, TAB.join(cells), [*map(one_line, cells)])
         first = number + 1
 
 

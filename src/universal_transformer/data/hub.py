@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.data.columns import Columns, TextRow
+from universal_transformer.data.columns import Columns, Record, TextRow
 from universal_transformer.errors import UserError, optional
 from universal_transformer.files import MAX_LINE, one_line, show, show_path
 from universal_transformer.typed import typed
@@ -58,7 +58,7 @@ def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
             raise UserError(f"{where}: translation is {show(pair)}; expected texts in two languages")
         fields = row | dict(zip(columns.read, pair.values(), strict=False))
         texts = {name: one_line(text) if isinstance(text, str) else text for name, text in fields.items()}
-        yield TextRow(number, *columns.of_cells(texts, where))
+        yield columns.row(Record(number, fields=texts), where)
 
 
 def _chosen(table: datasets.Dataset, names: Sequence[str], *, source: str) -> datasets.Dataset:

@@ -20,7 +20,7 @@ from universal_transformer.data.columns import (
     refuse_separator,
 )
 from universal_transformer.errors import UserError
-from universal_transformer.files import MAX_LINE, read_lines, show_path
+from universal_transformer.files import MAX_LINE, read_lines, show_path, try_lines
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,9 @@ def read_table(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) 
 def table_rows(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> Iterator[TextRow]:
     """Yield the rows of a file as `read_table` reads it; a blank line is a row of empty texts."""
     name = show_path(path)
-    for number, cells in records(read_lines(path, max_line=max_line), columns, name=name):
-        if isinstance(cells, UserError):
-            raise cells
-        yield TextRow(number, *(("", "") if cells is None else columns.of_cells(cells, f"{name}:{number}")))
+    for record in records(try_lines(path, max_line=max_line), columns, name=name):
+        blank = not record.line and record.fault is None
+        yield TextRow(record.number, "", "") if blank else columns.row(record, f"{name}:{record.number}")
 
 
 def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:

@@ -17,7 +17,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError, refuse
-from universal_transformer.files import show, show_path
+from universal_transformer.files import Line, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import Encoded, OwnFiles, class_weights, classes, input_lines
 from universal_transformer.tasks.sides.listed import Classes, Labels, split_labels
@@ -77,7 +77,7 @@ class LabelledData(OwnFiles):
         columns = Columns("text", "label", self.group, two_texts=True, between_labels=self.label_separator)
         return replace(columns, chosen=self.columns, separator=self.separator)
 
-    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
         columns = replace(self.layout, two_texts=codec.source.segments > 1)
         yield from input_lines(lines, columns, name=name)
 

@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from universal_transformer.data.columns import Columns, Lines, OtherFormError, TextRow, records
+from universal_transformer.data.columns import Columns, Lines, TextRow, records
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import HoldOut, TextTable, check_file, read_table
 from universal_transformer.data.tokenizer_files import ENDINGS
 from universal_transformer.errors import UserError
-from universal_transformer.files import MAX_WRITTEN_LINE, show, show_path
+from universal_transformer.files import MAX_WRITTEN_LINE, Line, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.sides.side import unknown_name
@@ -83,7 +83,7 @@ class OwnFiles(ABC):
     def layout(self) -> Columns:
         """The columns of a row."""
 
-    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
         """Yield the input of each row of the file `name`, which may lack the answers, as a line of text."""
         del codec
         yield from input_lines(lines, self.layout, name=name)
@@ -270,16 +270,13 @@ class RowEncoder:
         return notes
 
 
-def input_lines(lines: Lines, columns: Columns, *, name: str) -> Iterator[tuple[int, str | UserError]]:
-    """Yield the first column of each row as a line of text, which is empty for a blank line. A line that has not the
-    form of the separator is an input itself.
-    """
-    for number, cells in records(lines, columns, name=name):
+def input_lines(lines: Lines, columns: Columns, *, name: str) -> Iterator[Line]:
+    """Yield the first column of each row as a line of text, which is empty for a blank line."""
+    for record in records(lines, columns, name=name):
         try:
-            source = columns.source(cells, f"{name}:{number}") if isinstance(cells, list | dict) else cells or ""
-            yield number, source.line if isinstance(source, OtherFormError) else source
+            yield Line(record.number, columns.source(record, f"{name}:{record.number}"))
         except UserError as error:
-            yield number, error
+            yield Line(record.number, fault=error)
 
 
 def classes(names: Iterable[str], table: TextTable, *, what: str, least: int = 2, most: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Literal
 
-from universal_transformer.data.columns import Columns, TextRow
+from universal_transformer.data.columns import Columns, Record, TextRow
 from universal_transformer.data.hub import is_hub
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
 from universal_transformer.data.text_table import TextTable, collect
@@ -131,8 +131,8 @@ class PairsData(OwnFiles):
         if not self._is_large:
             return super().encode_train()
         codec, store = self._mapped()
-        rows = [self.layout.kept.of_cells(fields, self.train) for fields in store.index.held_out["validation"]]
-        held = tuple(TextRow(number, *row) for number, row in enumerate(rows, start=1))
+        records = [Record(number, fields=fields) for number, fields in enumerate(store.index.held_out["validation"], 1)]
+        held = tuple(self.layout.kept.row(record, self.train) for record in records)
         return codec, Encoded(mapped_pairs(store, padding_id=codec.padding_id), store.index.notes, held)
 
     def encode_train_again(self, saved: Saved) -> Examples:

@@ -17,6 +17,7 @@ from universal_transformer.data.handwriting import SIDE, block_means
 from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
+from universal_transformer.files import Line
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.picture_tables import OwnPictures, changed_pictures
 from universal_transformer.tasks.sides.picture import MOST_SIDE, Raster
@@ -60,7 +61,7 @@ class PicturesData(OwnPictures):
         after = 0 if special == (PADDING, START, END) else FIRST
         return Codec(Text(tokenizer, self.max_length, after=after), Raster(self.side, self.levels))
 
-    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
         """Yield captions, the only column that a model of pictures reads."""
         del name, codec
         yield from lines

@@ -21,7 +21,7 @@ from universal_transformer.data.text_table import TextTable, read_table
 from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError, refuse
-from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.files import Line, show, show_path, try_lines
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import Encoded, OwnFiles, class_weights, classes
 from universal_transformer.tasks.sides.listed import Tags
@@ -103,22 +103,22 @@ class TaggedData(OwnFiles):
         ]
         return codec, replace(encoded, examples=examples)
 
-    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[tuple[int, str | UserError]]:
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
         """Yield sentences: of a file of columns (by its ending, or because its first token has a tab after it) the
         tokens with blanks between them, of any other its lines.
         """
-        lines, begin = iter(lines), list[tuple[int, str | UserError]]()
-        for number, line in lines:
-            begin.append((number, line))
-            if isinstance(line, UserError) or (line.strip() and not line.startswith("# ")):
+        lines, begin = iter(lines), list[Line]()
+        for line in lines:
+            begin.append(line)
+            if line.fault or (line.text.strip() and not line.text.startswith("# ")):
                 break
-        tabs = bool(begin) and "\t" in str(begin[-1][1])
+        tabs = bool(begin) and "\t" in begin[-1].text
         lines = chain(begin, lines)
         if ending(name) in JSON_LINES:
             yield from super().inputs(lines, name=name, codec=codec)
         elif tabs or ending(name) in CONLL:
             for number, sentence in _sentences(lines, self.layout, name=name, least=1):
-                yield number, BLANK.join(token for token, _ in sentence)
+                yield Line(number, BLANK.join(token for token, _ in sentence))
         else:
             yield from lines
 
@@ -142,8 +142,8 @@ def read_conll(path: str | Path, columns: Columns) -> TextTable:
     Blanks inside of a token become underscores. UserError for a line without a token or without a tag, and for a file
     without sentences.
     """
-    name, lines = show_path(path), list(read_lines(path))
-    with_tabs = [line for _, line in lines if "\t" in line]
+    name, lines = show_path(path), list(try_lines(path))
+    with_tabs = [line.text for line in lines if "\t" in line.text]
     if _indices(columns)[0] == 0 and with_tabs and all(map(_begins_with_id, with_tabs)):
         raise UserError(
             f"{name}: the first of ten columns has the number of each token, as in CoNLL-U, and no tokens; its words "
@@ -152,7 +152,7 @@ def read_conll(path: str | Path, columns: Columns) -> TextTable:
     sentences = _sentences(lines, columns, name=name, least=2)
     rows = [TextRow(number, *map(BLANK.join, zip(*sentence, strict=True))) for number, sentence in sentences]
     if not rows:
-        raise UserError(f"{name}:{lines[-1][0]}: no sentence; expected one token a line, with its tag")
+        raise UserError(f"{name}:{lines[-1].number}: no sentence; expected one token a line, with its tag")
     return TextTable(name=name, rows=tuple(rows))
 
 
@@ -174,9 +174,9 @@ def _sentences(lines: Lines, columns: Columns, *, name: str, least: int) -> Iter
     with `least` columns has none.
     """
     sentence, first, places = list[tuple[str, str]](), 0, _indices(columns)
-    for number, line in chain(lines, [(0, "")]):
-        if isinstance(line, UserError):
-            raise line
+    for number, line, fault in chain(lines, [Line(0)]):
+        if fault:
+            raise fault
         if sentence and not line.strip():
             yield first, sentence
             sentence = []

@@ -25,7 +25,7 @@ from universal_transformer.data.token_store import StoreIndex, StoreWriter, Toke
 from universal_transformer.data.tokenizer import KINDS, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
+from universal_transformer.files import MAX_WRITTEN_LINE, Line, parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples, MappedExamples
 from universal_transformer.tasks.own_files import input_lines
@@ -94,7 +94,7 @@ class TextData:
         """The column of a table."""
         return Columns("text", chosen=self.columns, separator=self.separator)
 
-    def inputs(self, lines: Lines, *, name: str, codec: TextCodec) -> Iterator[tuple[int, str | UserError]]:
+    def inputs(self, lines: Lines, *, name: str, codec: TextCodec) -> Iterator[Line]:
         """Yield the prompt of each line, or of each row of a table."""
         del codec
         table = is_table(name, self.layout)
