@@ -120,7 +120,6 @@ class Train(OnData):
 
     def _second_stage(self, run: Path) -> RunConfig:
         """Return the configuration of the second stage of a trained run."""
-        from universal_transformer.models.model_config import ModelConfig
         from universal_transformer.training.halting_schedule import second_stage
 
         own = "a second stage starts from the weights of its own run"
@@ -131,7 +130,7 @@ class Train(OnData):
         found = open_run(run)
         config = with_found_files(found.config, found.folder)
         staged = second_stage(config, found.folder)
-        if isinstance(config.model, ModelConfig) and config.model.halts and not config.model.expects_loss:
+        if config.model.halts and not config.model.expects_loss:
             rule = config.model.halting.rule
             note(f"note: this run (rule {rule}) puts out the mean of its states; the second stage takes the last one")
         return staged

@@ -61,6 +61,13 @@ def target_size(example: Example) -> int:
     return 1 if isinstance(target, int) or labels else len(target)
 
 
+def ids_of(side: object) -> tuple[int, ...]:
+    """The ids of a source or a target: of a class that one, of frames none."""
+    if isinstance(side, int):
+        return (side,)
+    return tuple(side) if isinstance(side, Sequence) else ()
+
+
 def sizes(examples: Sequence[Example]) -> list[int]:
     """`size` of every example."""
     return [size(example) for example in examples]

@@ -17,7 +17,7 @@ from universal_transformer.evaluation.metrics import METRICS, check_metric
 from universal_transformer.evaluation.report import columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
-from universal_transformer.models.model_config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.typed import NonNegative, Positive, Range, Share, typed
 
@@ -201,7 +201,7 @@ def calibrated(run: Path, options: DecodingOptions, *, model: Path, unlike: str 
 
 def written_freely(config: BaseConfig) -> str:
     """Return what a model writes and a calibration does not cover, because it scored given text, pictures or frames."""
-    kind = config.outputs.kind if isinstance(config, ModelConfig) else "tokens"
+    kind = config.outputs.kind
     if not config.reads or kind != "tokens":
         what = {"tokens": "text", "raster": "pictures"}.get(kind, kind)
         return f"{what} that the model writes"

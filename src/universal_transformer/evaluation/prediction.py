@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 from torch.nn.functional import logsigmoid
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import ABSENT, PADDING, PRESENT, Example, size
+from universal_transformer.data.example import ABSENT, PADDING, PRESENT, Example, ids_of, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
 from universal_transformer.decoding.generation import evaluating, prepared
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.evaluation.tensors import Called, check_batches, device_of, target_ids
+from universal_transformer.evaluation.tensors import Called, check_batches, device_of
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token
@@ -192,7 +192,7 @@ class TagAnswers(ClassAnswers):
         ):
             assert isinstance(example.source, tuple)
             places, tokens = self.codec.source.word_places(example.source), self.tokens(example, taken)
-            given = target_ids(example) or (PADDING,) * len(example.source)
+            given = ids_of(example.target) or (PADDING,) * len(example.source)
             classes = [given[place] or ids[place] for place in places]
             certain = [0.0 if given[place] else scores[place] for place in places]
             text, score = self.codec.render(classes), sum(certain)
@@ -266,7 +266,7 @@ class Continuations(TokenAnswers):
 
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         del numbers
-        return [list(target_ids(example)) for example in examples]
+        return [list(ids_of(example.target)) for example in examples]
 
     def complete(self, found: list[list[Generated]], source: Source, numbers: Sequence[int]) -> None:
         """Continue what has too few lines, as a prompt of its own."""

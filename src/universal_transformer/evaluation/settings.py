@@ -11,7 +11,6 @@ from typing import Annotated, Literal, get_args
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.model import Model
-from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.rules import EXITS, Exit, stops_at
 from universal_transformer.typed import Range
 
@@ -56,7 +55,7 @@ def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
     the model does not serve the rule; none if it makes one step, and the rule is a smaller number of steps.
     """
     config = model.config
-    if not isinstance(config, ModelConfig):
+    if config.depth is None:
         raise UserError(f"rule {rule}: a model of kind {config.kind} has no depth to choose")
     if rule == "max_steps":
         if config.by_length(decoder=False):

@@ -17,7 +17,6 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.memory import check_memory
 from universal_transformer.models.model import Model
-from universal_transformer.models.model_config import ModelConfig
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
@@ -25,12 +24,6 @@ def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch cla
     if not bool(torch.isfinite(logits).all()):
         raise UserError("the model's logits are not finite: its weights or its training went wrong")
     return logits
-
-
-def target_ids(example: Example) -> tuple[int, ...]:
-    """Return the target ids of an example of a sequence task."""
-    assert isinstance(example.target, tuple), "the target of a sequence task is a row of ids"
-    return example.target
 
 
 def batch_of(model: Model, examples: Sequence[Example]) -> Batch:
@@ -85,7 +78,7 @@ def position_bytes(model: Model) -> int:
     the transition, and of the logits of a language model.
     """
     config = model.config
-    if not isinstance(config, ModelConfig):
+    if not config.max_steps:
         return 0
     numbers = 6 * config.sizes.width + config.sizes.filter_width
     if not config.reads:

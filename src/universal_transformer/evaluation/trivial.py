@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from universal_transformer.data.example import NO_CLASS, Example, spread
+from universal_transformer.data.example import NO_CLASS, Example, ids_of, spread
 from universal_transformer.errors import refuse
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.models.model_config import BaseConfig
@@ -105,10 +105,8 @@ def counted(examples: Iterable[Example]) -> Iterable[Example]:
 
 def target_classes(example: Example) -> tuple[int, ...]:
     """Return the ids of a target: one class, or all that are not padding; none of frames."""
-    target = example.target
-    if isinstance(target, np.ndarray):
-        return ()
-    return (target,) if isinstance(target, int) else tuple(index for index in target if index != example.padding_id)
+    ids = ids_of(example.target)
+    return ids if ids == (example.target,) else tuple(index for index in ids if index != example.padding_id)
 
 
 def num_target_ids(config: BaseConfig) -> int:

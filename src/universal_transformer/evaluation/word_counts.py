@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from universal_transformer.data.example import NO_CLASS, PADDING, Example
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, ids_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted
 from universal_transformer.models.model_config import BaseConfig
@@ -33,14 +33,6 @@ class WordCounts(TrivialBaseline):
         if len(self.pairs) % 3 or max(self.pairs[1::3], default=0) >= len(self.counts):
             raise UserError(f"pairs: {len(self.pairs)} numbers; expected words, known classes and counts")
 
-    def errors(self, example: Example) -> int:
-        if isinstance(example.target, int):
-            return int(example.target not in (NO_CLASS, self.classes(example.source)[0]))
-        assert isinstance(example.target, tuple)
-        return sum(
-            tag not in (PADDING, given) for tag, given in zip(example.target, self.classes(example.source), strict=True)
-        )
-
     @cached_property
     def by_word(self) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Word -> its classes, and how often it stands with each."""
@@ -58,9 +50,14 @@ class TagOfWord(WordCounts):
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TagOfWord:
         examples, pairs = [*counted(examples)], Counter[tuple[Any, int]]()
         for example in examples:
-            if isinstance(example.target, tuple) and _is_words(example.source):
-                pairs.update((word, tag) for word, tag in zip(example.source, example.target, strict=True) if tag)
+            if _is_words(example.source):
+                tags = zip(example.source, ids_of(example.target), strict=True)
+                pairs.update((word, tag) for word, tag in tags if tag)
         return dataclasses.replace(super().learn(examples, config), pairs=_flat(pairs))
+
+    def errors(self, example: Example) -> int:
+        tags = zip(ids_of(example.target), self.classes(example.source), strict=True)
+        return sum(tag not in (PADDING, given) for tag, given in tags)
 
     def classes(self, source: Any) -> tuple[int, ...]:
         return tuple(self._best.get(word, self.most_frequent) for word in source)
@@ -99,6 +96,9 @@ class NaiveBayes(WordCounts):
         held = examples[::HELD_OUT]
         right = [sum(baseline.classes(one.source)[0] == one.target for one in held) for baseline in (tried, frequent)]
         return of_words(examples) if right[0] > right[1] else frequent
+
+    def errors(self, example: Example) -> int:
+        return int(example.target not in (NO_CLASS, self.classes(example.source)[0]))
 
     def words(self, source: Any) -> frozenset[int]:
         """The words of a source: even numbers those of a first text, odd ones those of a second text."""

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frames, spread
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frames, ids_of, spread
 from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding import DecodingOptions, Sampling
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DEFAULTS
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.evaluation.tensors import batch_of, target_ids
+from universal_transformer.evaluation.tensors import batch_of
 from universal_transformer.explore.canvas import label
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
@@ -95,13 +95,13 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example, *, options: 
     config = model.config
     if not config.max_steps:
         raise UserError(f"a model of kind {config.kind} has no depth: there are no steps to show")
-    asked = example if isinstance(example.target, int) else replace(example, target=())
+    asked = replace(example, target=codec.unanswered)
     if codec.target.draws:
         options = replace(options, sampling=Sampling(temperature=1.0))
     if model.source is None:
         coordinates = config.coordinates
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
-        prompt = target_ids(example)[: max(1, min(PROMPT, longest // 2))]
+        prompt = ids_of(example.target)[: max(1, min(PROMPT, longest // 2))]
         asked = replace(example, source=(), target=prompt)
         options = replace(options, max_new_tokens=min(CONTINUATION, longest - len(prompt)))
     (answer,) = predict(model, codec, [asked], options=options)
@@ -164,8 +164,8 @@ def _classified(
 ) -> Story:
     """Return a story with its probability, and the attention of the source positions."""
     text, truth, log_probability = answer.text, example.target, answer.score
-    if not isinstance(truth, int):  # positions without a class are not shown
-        scored = [place for place, index in enumerate(target_ids(example)) if index != PADDING]
+    if len(answer.output):  # of each position; positions without a class are not shown
+        scored = [place for place, index in enumerate(ids_of(example.target)) if index != PADDING]
         classes = [index if place in scored else PADDING for place, index in enumerate(answer.written)]
         text, log_probability = codec.render(classes), sum(answer.output[place].score or 0.0 for place in scored)
     output = model(_source(example, model), keep=Kept(attention=True), **vars(options.depth))
@@ -204,7 +204,7 @@ def _written(
     if model.source is None:
         return story
     end = model.config.vocabulary.end_id
-    right = codec.render(until_end(target_ids(example), end_id=end)) if target_ids(example) else None
+    right = codec.render(until_end(ids_of(example.target), end_id=end)) if ids_of(example.target) else None
     pixels = codec.source.picture(example.source)
     if pixels is None:
         return replace(story, answer=right)

@@ -60,7 +60,7 @@ NO_DEPTH: DepthConfig | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """What every model has, baselines included: these have no ``depth``, and ``halting`` on no side."""
+    """What every model has, baselines included: these have no ``depth``, ``halting`` on no side, and no frames."""
 
     kind: ClassVar[str]
     """An entry of ``KINDS``."""
@@ -80,6 +80,7 @@ class BaseConfig:
 
     depth = NO_DEPTH
     halting = HaltingConfig()
+    outputs = OutputsConfig()
 
     def __post_init__(self) -> None:
         check(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from universal_transformer.data.example import NO_CLASS, PADDING, Example
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, ids_of
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
@@ -81,7 +81,7 @@ class Codec(Generic[Source, Target]):
 
     def render(self, target: Any) -> str:
         """Turn a class or target ids into text."""
-        return self.target.render(target)
+        return self.target.render(ids_of(target))
 
     def words(self, example: Example) -> list[str]:
         """A label for each source position (of a language model, of its text), for plots."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.tasks.facts import FactCodec
 from universal_transformer.tasks.lazy import LazyExamples
 
@@ -67,16 +68,15 @@ class ExchangedExamples(LazyExamples):
 
     def _exchanged(self, example: Example, *, task: int, draw: Random) -> Example:
         """Return a form of `example`; the example itself if the answer of the form is not a known one."""
-        assert isinstance(example.target, int), "the target of a question is one class"
-        ids = self._codec.source.ids
+        ids, (label,) = self._codec.source.ids, ids_of(example.target)
         names: dict[str, str] = {}
         for known in ([name for name in names if name in ids] for names in CLASSES.get(task, ())):
             names |= dict(zip(known, draw.sample(known, len(known)), strict=True))
-        words = self._codec.target.labels[example.target].lower().split(",")
+        words = self._codec.target.labels[label].lower().split(",")
         answer = ",".join(names.get(word, word) for word in words)
         if answer not in self._answers:
             return example
         other = {ids[name]: ids[new] for name, new in names.items()}
-        source = [fact for fact in example.source if isinstance(fact, tuple)]
+        source: Any = example.source
         facts = tuple([tuple([other.get(word, word) for word in fact]) for fact in source])
         return replace(example, source=facts, target=self._answers[answer])

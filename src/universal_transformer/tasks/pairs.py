@@ -169,8 +169,8 @@ class PairsData(OwnFiles):
             if self.lower_case:
                 yield "targets are turned into lower case: an answer is right whatever the case of its target"
         elif self.lower_case:
-            score = self.metric.upper() if self.metric in ("bleu", "rouge") else f"the error of {self.metric}"
-            yield f"answers are in lower case, and {score} compares them with targets as they were written"
+            scored = f"--data.metric {self.metric} compares them with targets as they were written"
+            yield f"answers are in lower case, and {scored}"
         if self._is_synthetic:
             yield "all training examples are synthetic, and scores say nothing about real texts"
         if self.synthetic in CAVEATS:

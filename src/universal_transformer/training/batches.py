@@ -22,8 +22,6 @@ from universal_transformer.data.sampler import batches_by_size, windows_of_batch
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.frame_input import blank_frames, join_blank
 from universal_transformer.models.model import Model
-from universal_transformer.models.model_config import ModelConfig
-from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.training.processes import ALONE, Processes
@@ -175,9 +173,8 @@ def counts_of(model: Model, parts: Sequence[Part], *, processes: Processes) -> C
 def _ponders_by_sequence(model: Model) -> bool:
     """Return whether the ponder cost is a mean over sequences, whose positions stop together (`PonderUnit.cost`)."""
     config = model.config
-    if not isinstance(config, ModelConfig) or not config.expects_loss:
-        return False
-    return config.architecture == "classifier" or config.halting.scope == "sequence"
+    together = config.architecture == "classifier" or config.halting.scope == "sequence"
+    return bool(config.expects_loss and together)
 
 
 def _count(model: Model, batch: Batch) -> Tensor:
@@ -189,10 +186,9 @@ def _count(model: Model, batch: Batch) -> Tensor:
         targets = batch.target != batch.ignored
     counted = config.ponders_padding
     encoder = decoder = targets.new_zeros((1,))
-    if isinstance(side := getattr(model, "source", None), SourceSide) and batch.source is not None:
-        encoder = side.input.padding(batch.source).logical_not() | counted
+    if config.max_steps and batch.source is not None:
+        encoder = model.source.input.padding(batch.source).logical_not() | counted
     if frames:
-        assert isinstance(config, ModelConfig)
         decoder = ~join_blank(~targets, stride=config.outputs.stride)
     elif config.decodes:
         decoder = targets | counted

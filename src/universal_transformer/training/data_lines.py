@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from universal_transformer.data.example import Example, Frames, spread
+from universal_transformer.data.example import Example, ids_of, spread, target_size
 from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.tasks.task import Task
 
@@ -31,7 +32,8 @@ def data_lines(task: Task, model: AnyModelConfig) -> list[str]:
         return lines
     sample = spread(task.train, count=SAMPLE)
     lines.append(f"vocabulary  {codec.vocabulary}")
-    sides = {"source": [_ids(one.source) for one in sample], "target": [_ids(one.target) for one in sample]}
+    targets = [one.target if codec.unanswered == () else () for one in sample]
+    sides: dict[str, Sequence[Any]] = {"source": [one.source for one in sample], "target": targets}
     for name, lengths in ((name, [len(ids) for ids in side]) for name, side in sides.items()):
         if any(lengths):
             mean = sum(lengths) / len(lengths)
@@ -41,7 +43,7 @@ def data_lines(task: Task, model: AnyModelConfig) -> list[str]:
     held_out = [
         index
         for one in spread(task.validation, count=SAMPLE)
-        for index in (*_ids(one.source), *_ids(one.target if is_open else ()))
+        for index in (*one.source, *(ids_of(one.target) if is_open else ()))
     ]
     unknown_id = codec.source.unknown_id
     if held_out:
@@ -59,7 +61,7 @@ def unreachable(task: Task, model: AnyModelConfig) -> list[str]:
         return []
     found = []
     for name, examples in ({"validation": task.validation} | dict(task.test)).items():
-        targets = [(len(one.source), len(one.target)) for one in examples if isinstance(one.target, tuple)]
+        targets = [(len(one.source), target_size(one)) for one in examples]
         if long := sum(length > config.answer_limit(source) for source, length in targets):
             found.append(f"{long:,} of {len(targets):,} {name} targets")
     raised = "than an answer may be: raise model.generation.max_new_tokens (of a Neural GPU, model.output_extra)"
@@ -88,7 +90,3 @@ def _content(example: Example) -> tuple[object, ...]:
     """Source and target, to compare."""
     sides = (example.source, example.target)
     return tuple((side.shape, side.tobytes()) if isinstance(side, np.ndarray) else side for side in sides)
-
-
-def _ids(side: Sequence[object] | int | Frames) -> list[int]:
-    return [] if isinstance(side, int | np.ndarray) else [index for index in side if isinstance(index, int)]

@@ -42,7 +42,6 @@ from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.files import counted
 from universal_transformer.models.model import Call, Model
-from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
@@ -405,7 +404,7 @@ def forward_flops(model: Model, batch: Batch) -> int:
 
     `model` is on the meta device (`build_on_meta`). Only matrix products and convolutions are counted.
     """
-    if isinstance(model.config, ModelConfig) and model.config.halts:
+    if model.config.halts:
         model = build_on_meta(replaced(model.config, {"halting.side": "none"}))
     # torch counts the attention that forms its scores, which is the kernel MATH
     with (

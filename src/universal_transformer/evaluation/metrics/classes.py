@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import ACCURACY, ERROR, FAILED_ABOVE, MACRO_F1, Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called
@@ -43,9 +43,9 @@ class Accuracy(ClassMetric):
     chosen_by_loss = right_or_wrong = True
 
     def sums(self, example: Example, given: int) -> ScoreSums:
-        assert isinstance(example.target, int), "the target of a classifier is one class"
-        pairs = self.counted(Counter({(example.target, given): 1}))
-        return ScoreSums(sums={"wrong": float(given != example.target)}, confusion=pairs, answer=(given,))
+        (truth,) = ids_of(example.target)
+        pairs = self.counted(Counter({(truth, given): 1}))
+        return ScoreSums(sums={"wrong": float(given != truth)}, confusion=pairs, answer=(given,))
 
     def text_of(self, sums: ScoreSums, example: Example) -> str:
         del example

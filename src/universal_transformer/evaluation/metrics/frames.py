@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, target_size
 from universal_transformer.decoding import generate_frames
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
-from universal_transformer.models.model_config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.typed import Positive
 
 
@@ -28,7 +28,6 @@ class FrameBaseline(TrivialBaseline):
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> FrameBaseline:
         del examples
-        assert isinstance(config, ModelConfig)
         return cls(counts=(0,) * num_target_ids(config), stride=config.outputs.stride)
 
 
@@ -54,7 +53,7 @@ class FrameErrors(Metric):
             ScoreSums(
                 sums={
                     "difference": total,
-                    "frames": float(len(example.target)) if isinstance(example.target, np.ndarray) else 0.0,
+                    "frames": float(target_size(example)),
                     "stopped": float(row.finished),
                     "unfinished": float(not row.finished),
                 }

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from universal_transformer.data.example import FIRST, Example
+from universal_transformer.data.example import FIRST, Example, ids_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.tensors import Called, target_ids
+from universal_transformer.evaluation.tensors import Called
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted, num_target_ids
-from universal_transformer.models.model_config import BaseConfig, ModelConfig
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.typed import NumberOf, Positive, Range, check
 
 FEW = 16
@@ -84,8 +84,7 @@ class PictureBaseline(TrivialBaseline):
 
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> PictureBaseline:
-        assert isinstance(config, ModelConfig)
-        targets, levels = list(map(target_ids, counted(examples))), num_target_ids(config) - FIRST
+        targets, levels = [ids_of(one.target) for one in counted(examples)], num_target_ids(config) - FIRST
         assert config.outputs.columns is not None, "a raster has columns"
         table = NeighbourTable.learn(targets, columns=config.outputs.columns, levels=levels)
         counts = Counter(chain.from_iterable(targets))
@@ -125,7 +124,7 @@ class Intensities(Metric):
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         assert isinstance(baseline, PictureBaseline)
-        target = target_ids(example)
+        target = ids_of(example.target)
         return ScoreSums(sums={"nats": baseline.neighbours.nats(target), "pixels": float(len(target))})
 
 

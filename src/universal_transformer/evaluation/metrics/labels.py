@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import ABSENT, PRESENT, Example
+from universal_transformer.data.example import ABSENT, PRESENT, Example, ids_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
 from universal_transformer.evaluation.scores import MACRO_F1, Score, ScoreSums
-from universal_transformer.evaluation.tensors import Called, target_ids
+from universal_transformer.evaluation.tensors import Called
 from universal_transformer.evaluation.trivial import MOST_SHOWN, TrivialBaseline, counted
 from universal_transformer.files import show
 from universal_transformer.models.model_config import BaseConfig
@@ -34,7 +34,7 @@ class CommonLabels(TrivialBaseline):
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> CommonLabels:
         del config
-        given = [target_ids(example) for example in counted(examples)]
+        given = [ids_of(example.target) for example in counted(examples)]
         return cls(counts=tuple(column.count(PRESENT) for column in zip(*given, strict=True)), examples=len(given))
 
     @cached_property
@@ -51,7 +51,7 @@ class CommonLabels(TrivialBaseline):
         return float(-np.log(np.where(np.array(targets) == PRESENT, share, 1 - share)).mean())
 
     def errors(self, example: Example) -> int:
-        return sum(one != other for one, other in zip(target_ids(example), self.labels, strict=True))
+        return sum(one != other for one, other in zip(ids_of(example.target), self.labels, strict=True))
 
     def describe(self, render: Callable[[Any], str]) -> str:
         return f"always {show(render(self.labels), limit=MOST_SHOWN)}, the common labels"
@@ -80,7 +80,7 @@ class LabelScores(Metric):
 
     def sums(self, example: Example, given: tuple[int, ...]) -> ScoreSums:
         """What labels that an example was given add."""
-        wanted = target_ids(example)
+        wanted = ids_of(example.target)
         sums = defaultdict[str, float](float, right=float(given == wanted))
         for label, pair in enumerate(zip(wanted, given, strict=True)):
             if PRESENT in pair:

@@ -9,11 +9,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from universal_transformer.axes import Bool, Tensor
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
 from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
-from universal_transformer.evaluation.tensors import Called, finite, target_ids
+from universal_transformer.evaluation.tensors import Called, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 PERPLEXITY = Score("perplexity", "perplexity", 2, "low")
@@ -77,7 +77,7 @@ class Perplexity(Metric):
         return share_changed(before, after)
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        row = torch.tensor([target_ids(example)])
+        row = torch.tensor([ids_of(example.target)])
         targets = row[self.scored(torch.ones_like(row, dtype=torch.bool))]
         right = self.right(torch.full_like(targets, baseline.most_frequent), targets).sum()
         sums = {
@@ -104,7 +104,7 @@ class LastWord(Perplexity):
         return super().right(given, targets) & (targets != UNKNOWN)
 
     def sums(self, example: Example, sums: dict[str, float]) -> dict[str, float]:
-        known = float(target_ids(example)[-1] != UNKNOWN)
+        known = float(ids_of(example.target)[-1] != UNKNOWN)
         return sums | {"known": known, "known_nats": known * sums["nats"]}
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:

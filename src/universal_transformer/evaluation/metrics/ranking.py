@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from universal_transformer.axes import Float, Tensor
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import ACCURACY, ScoreSums
-from universal_transformer.evaluation.tensors import Called, target_ids
+from universal_transformer.evaluation.tensors import Called
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 Logits = Float[Tensor, "batch target classes"]
@@ -29,8 +29,8 @@ class Ranking(Metric):
     trivial_answer = "the frequency of each token, whatever stands before it"
 
     def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        right = [target_ids(example) for example in examples]
-        wrong = [wrong_text(example) for example in examples]
+        right = [ids_of(example.target) for example in examples]
+        wrong = [ids_of(example.source) for example in examples]
         if not all(wrong):
             raise UserError("these are single texts: ranking needs texts with a right and a wrong form each")
         called = Called.with_examples(inference.model, examples, inference.options)
@@ -54,13 +54,9 @@ class Ranking(Metric):
         return {"accuracy": sums.mean("right")}
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        right, wrong = target_ids(example), wrong_text(example)
+        right, wrong = ids_of(example.target), ids_of(example.source)
         gain = math.fsum(baseline.nats[list(wrong)]) - math.fsum(baseline.nats[list(right)])
         return ScoreSums(sums={"right": 0.5 if gain == 0 else float(gain > 0)})
-
-
-def wrong_text(example: Example) -> tuple[int, ...]:
-    return tuple(index for index in example.source if isinstance(index, int))
 
 
 def log_probabilities(logits: Logits, texts: Sequence[tuple[int, ...]]) -> list[float]:

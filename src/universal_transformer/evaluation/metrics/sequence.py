@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.evaluation.metrics.written import Written
 from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
-from universal_transformer.evaluation.tensors import target_ids
 
 NO_TOKEN = -1
 """An id that no target has."""
@@ -29,7 +28,7 @@ class SequenceAccuracy(Written):
     right_or_wrong = True
 
     def sums(self, tokens: Sequence[int], example: Example) -> ScoreSums:
-        given, target = [NO_TOKEN if self.is_unknown(token) else token for token in tokens], target_ids(example)[:-1]
+        given, target = [NO_TOKEN if self.is_unknown(token) else token for token in tokens], ids_of(example.target)[:-1]
         return ScoreSums(sums=self.compared(given, target) | {"sequences": float(given == list(target))})
 
     def compared(self, given: Sequence[int], target: Sequence[int]) -> dict[str, float]:

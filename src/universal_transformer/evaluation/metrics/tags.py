@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import PADDING, Example, ids_of
 from universal_transformer.evaluation.metrics.classes import ClassMetric, macro_f1
 from universal_transformer.evaluation.metrics.metric import share_changed
 from universal_transformer.evaluation.scores import MACRO_F1, SEQUENCE_ACCURACY, Score, ScoreSums
-from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.evaluation.word_counts import TagOfWord
 
@@ -30,7 +29,7 @@ class Positions(ClassMetric):
 
     def sums(self, example: Example, given: Sequence[int]) -> ScoreSums:
         given = given[: len(example.source)]  # without the positions that fill a batch
-        pairs = Counter(pair for pair in zip(target_ids(example), given, strict=True) if pair[0] != PADDING)
+        pairs = Counter(pair for pair in zip(ids_of(example.target), given, strict=True) if pair[0] != PADDING)
         positions = pairs.total()
         right = sum(count for (truth, guess), count in pairs.items() if truth == guess)
         return ScoreSums(

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, ids_of
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.tensors import batch_of, target_ids
+from universal_transformer.evaluation.tensors import batch_of
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.model_config import BaseConfig
 
@@ -44,7 +44,7 @@ class Written(Metric):
             )
             sums.answer = tuple(output.tokens)
             limit = model.target.limit(len(example.source), most=options.max_new_tokens)
-            sums.sums["unreachable"] = float(len(target_ids(example)) > limit)
+            sums.sums["unreachable"] = float(len(ids_of(example.target)) > limit)
             sums.sums["unfinished"] = float(not output.finished)
             found.append(sums)
         return found
@@ -112,7 +112,7 @@ class WrittenText(Written):
 
     def reference(self, example: Example) -> str:
         """The target as it was written; of generated data, whose tokens are all known, that of the ids."""
-        return self.codec.render(target_ids(example)[:-1]) if example.written is None else example.written[1]
+        return self.codec.render(ids_of(example.target)[:-1]) if example.written is None else example.written[1]
 
 
 def exact_match(text: str, reference: str) -> dict[str, float]:

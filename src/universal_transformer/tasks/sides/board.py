@@ -80,8 +80,8 @@ class Cells(Side):
         return ""
 
     def names(self, positions: Sequence[int]) -> list[str]:
-        return [self.render(index - BLANK) for index in positions]
+        return [str(index - BLANK or ".") for index in positions]
 
-    def render(self, target: int | Sequence[int]) -> str:
+    def render(self, target: Sequence[int]) -> str:
         """Turn the digits of cells into text; 0 is a dot."""
-        return "".join(str(digit or ".") for digit in ((target,) if isinstance(target, int) else target))
+        return "".join(str(digit or ".") for digit in target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from universal_transformer.data.example import ABSENT, NO_CLASS, PRESENT, Example
+from universal_transformer.data.example import ABSENT, NO_CLASS, PRESENT, Example, ids_of
 from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, until_end
 from universal_transformer.data.trees import CLOSE, OPEN, WORD, answer_tree, joined, treebank_word
 from universal_transformer.errors import UserError, suggestion
@@ -57,9 +57,8 @@ class Listed(Side):
     def names(self, positions: Any) -> list[str]:
         return list(map(self.name, positions))
 
-    def actions(self, target: int | Sequence[int]) -> list[int]:
-        ids = (target,) if isinstance(target, int) else target
-        places = [index - len(self.special) for index in ids]
+    def actions(self, target: Any) -> list[int]:
+        places = [index - len(self.special) for index in ids_of(target)]
         return [place for place in places if 0 <= place < len(self.listed)] or [0]
 
 
@@ -97,8 +96,8 @@ class Classes(Listed):
     def pieces(self, ids: int) -> list[str]:
         return [] if ids == NO_CLASS else [self.labels[ids]]
 
-    def render(self, target: int) -> str:
-        return self.name(target)
+    def render(self, target: Sequence[int]) -> str:
+        return BLANK.join(self.names(target))
 
 
 @dataclass(frozen=True)
@@ -168,9 +167,9 @@ class Tags(Listed):
                 raise UserError(f"{place}: {unknown_name(unknown[0], self.tags, what='tag', within=within)}")
         return [tuple(self.ids[tag] for tag in text.split(BLANK)) for text in texts]
 
-    def render(self, target: int | Sequence[int]) -> str:
-        """The name of a tag, or the tags of a sentence with blanks between them."""
-        return BLANK.join(self.names((target,) if isinstance(target, int) else target))
+    def render(self, target: Sequence[int]) -> str:
+        """The tags with blanks between them."""
+        return BLANK.join(self.names(target))
 
 
 @dataclass(frozen=True)
@@ -203,10 +202,9 @@ class Names(Listed):
             raise UserError(f"{where}: {show(line.strip())}: expected {needed}, {such}{guess}")
         return Example(source=self.encode(*words), target=())
 
-    def render(self, target: int | Sequence[int]) -> str:
+    def render(self, target: Sequence[int]) -> str:
         """The names of ids with blanks between them; what is no name is left out."""
-        ids = (target,) if isinstance(target, int) else target
-        return BLANK.join(self.names([index for index in ids if index > END]))
+        return BLANK.join(self.names([index for index in target if index > END]))
 
 
 @dataclass(frozen=True, kw_only=True)

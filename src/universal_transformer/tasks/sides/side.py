@@ -114,7 +114,7 @@ class Side:
         return []
 
     def render(self, target: Any) -> str:
-        """Turn a class or target ids into text."""
+        """Turn target ids, a class alone, into text."""
         raise NotImplementedError
 
     def content(self, target: Any) -> bytes:
