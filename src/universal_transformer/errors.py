@@ -30,7 +30,6 @@ def refuse_fields(config: object, rules: Iterable[tuple[str, bool, str]]) -> Non
 
 
 def refusal(field: str, value: object, remedy: str) -> UserError:
-    """Return the error for a value that does not fit others."""
     return UserError(f"{field}={value!r}: {remedy}")
 
 

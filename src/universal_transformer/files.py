@@ -49,7 +49,6 @@ class Line(NamedTuple):
 
 
 def is_gzip(path: str | Path) -> bool:
-    """Return whether a file is read as gzip data, by its name."""
     return str(path).lower().endswith(".gz")
 
 
@@ -88,12 +87,10 @@ def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[Line]:
 
 
 def most_unpacked(path: str | Path) -> int:
-    """Return to how many characters a ``.gz`` file may unpack."""
     return max(MOST_UNPACKED * os.stat(path).st_size, ALWAYS_UNPACKED)
 
 
 def unpacks_to_too_much(found: str) -> UserError:
-    """Return the error for a ``.gz`` file of more characters than that."""
     meant = "if that is meant, unpack it (gunzip) and name the result"
     return UserError(f"{found}, more than {MOST_UNPACKED} times the bytes of the .gz file; {meant}")
 
@@ -374,7 +371,6 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in `folder`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

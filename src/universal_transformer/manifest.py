@@ -32,12 +32,10 @@ class FileEntry:
 
 
 def entry_of(data: bytes) -> FileEntry:
-    """Return the entry of a file with this content."""
     return FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
 def entry_of_file(path: Path) -> FileEntry:
-    """Return the entry of a file as it is on disk."""
     with path.open("rb") as file:
         return FileEntry(sha256=hashlib.file_digest(file, "sha256").hexdigest(), bytes=file.tell())
 
@@ -55,7 +53,6 @@ def seal(folder: Path) -> dict[str, FileEntry]:
 
 
 def encode_manifest(entries: Mapping[str, FileEntry]) -> bytes:
-    """Return the bytes of a manifest.json with an entry for each file name."""
     return encode_json({"format": FORMAT, "files": {name: asdict(entry) for name, entry in entries.items()}})
 
 

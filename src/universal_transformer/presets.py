@@ -28,7 +28,6 @@ SIZES: dict[str, Sizes] = {
 
 
 def preset(name: str = "paper", *, size: str = "tiny") -> ModelConfig:
-    """Return the configuration of a preset in a size."""
     if name not in PRESETS:
         raise refusal("preset", name, f"allowed: {listed(PRESETS)}")
     if size not in SIZES:

@@ -25,7 +25,6 @@ CLASSES: dict[tuple[str, str], type[Model]] = {
 
 
 def build(config: BaseConfig) -> Model:
-    """A model of ``config`` with fresh weights."""
     return CLASSES[config.architecture, config.writes](config)
 
 

@@ -143,7 +143,6 @@ def check_names(value: Any, *, expected: Set[str], where: str, field: str = "") 
 
 @functools.cache
 def hints(kind: Any) -> Mapping[str, Any]:
-    """Return the fields of a dataclass that its constructor takes, with their types, in order."""
     found = get_type_hints(kind, include_extras=True)
     return {one.name: found[one.name] for one in dataclasses.fields(kind) if one.init}
 
@@ -190,7 +189,6 @@ def replaced(value: Object, changes: Mapping[str, Any]) -> Object:
 
 
 def expected(hint: Any) -> str:
-    """Say in words what a type takes."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         ranges = [str(one) for one in parts[1:] if isinstance(one, Range)]
@@ -208,7 +206,6 @@ def expected(hint: Any) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names for a message, with commas."""
     return ", ".join(map(str, names))
 
 

@@ -31,7 +31,6 @@ def from_clone(module: str, *, command: str) -> ModuleType:
 
 
 def _address() -> str:
-    """Return the address of the repository, as the metadata of the installed package have it."""
     try:
         labelled = metadata("universal-transformer").get_all("Project-URL") or []
     except PackageNotFoundError:

@@ -73,7 +73,6 @@ def _train(folder: Path) -> bool:
 
 
 def _command(folder: Path) -> str:
-    """Return the command that continues the demo in `folder`."""
     if folder == Path(FOLDER):
         return "ut demo (or make demo)"
     return f"ut demo --run {quoted(folder)}"

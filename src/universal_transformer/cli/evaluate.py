@@ -257,7 +257,6 @@ def _check_record(file: str, folder: Path) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress | None]:
-    """Show a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 

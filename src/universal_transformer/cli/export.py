@@ -56,7 +56,6 @@ class Export(OfRun):
 
 
 def _check_target(target: Path, *, ours: bool) -> None:
-    """Refuse a folder of the user that is there already."""
     if not ours and (target.exists() or target.is_symlink()):
         raise UserError(f"--out {show_path(target)}: there already; name a new folder")
 

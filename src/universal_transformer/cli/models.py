@@ -49,7 +49,6 @@ class Models:
 
 
 def score_sample(folder: Path, sample: Sample) -> Figures:
-    """Return what the pretrained model in `folder` scores on a sample of its test."""
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate

@@ -71,7 +71,6 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Its full name as an option."""
         return f"--{self.path.replace('_', '-')}"
 
     @property
@@ -84,7 +83,6 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """What stands for its value in the help."""
         parts = get_args(self.hint) if get_origin(self.hint) is tuple else (self.hint,)
         if parts[1:] == (...,):
             word = self.written.value or _word(parts[0])
@@ -260,7 +258,6 @@ def page(
     epilog: str = "",
     short: bool = False,
 ) -> str:
-    """Return a page of help: the options of each group under its title."""
     words = [option for options in groups.values() for option in options if option.written.place is Place.WORD]
     shown = [option.metavar if option.default is MISSING else f"[{option.metavar}]" for option in words]
     layout = functools.partial(argparse.HelpFormatter, max_help_position=WIDTH_OF_NAMES)
@@ -370,7 +367,6 @@ def _stated(hint: Any, *, optional: bool) -> Any:
 
 
 def _word(hint: Any) -> str:
-    """Return a word that stands for a value of a type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _word(parts[0])

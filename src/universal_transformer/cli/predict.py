@@ -138,7 +138,6 @@ class _Results:
         self._there: int | None = None  # the highest number of a file that was there before
 
     def examples(self, inputs: Iterator[Input]) -> Iterator[Example]:
-        """Yield the examples of inputs that have one."""
         try:
             for number, given in enumerate(inputs, start=1):
                 checked = self._checked(given, number=number)

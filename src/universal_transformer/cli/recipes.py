@@ -62,5 +62,4 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
 
 
 def summary(recipe: object) -> str:
-    """Return the first line of a recipe's docstring."""
     return (recipe.__doc__ or "").strip().split("\n")[0]

@@ -119,7 +119,6 @@ class Train(OnData):
         return ["--data.data-dir", self.data_dir] if self.data_dir and hasattr(config.data, "data_dir") else []
 
     def _second_stage(self, run: Path) -> RunConfig:
-        """Return the configuration of the second stage of a trained run."""
         from universal_transformer.training.halting_schedule import second_stage
 
         own = "a second stage starts from the weights of its own run"

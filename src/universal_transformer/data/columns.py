@@ -146,7 +146,6 @@ class Columns:
         return " ".join(f"{name.upper()}: {{{name}}}" for name in self.names)
 
     def written(self, row: TextRow) -> dict[str, str | list[str]]:
-        """Return a row as an object of JSON lines, which `text_table.read_table` reads with the columns of `kept`."""
         texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
         fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
         return fields | ({GROUP: row.group} if self.group else {})
@@ -253,7 +252,6 @@ class Columns:
         return fields | dict(zip(self.names, rest, strict=True))
 
     def cells(self, text: str, where: str) -> list[str]:
-        """Return the columns of a line in their order."""
         if not self.form:
             return text.split(self.separator.replace(r"\t", TAB) or TAB)
         before, *between, after = self.form

@@ -95,7 +95,6 @@ class LocalDataset:
 
     @cached_property
     def _archived(self) -> Mapping[str, tuple[str, bytes]]:
-        """The files of the archive, if there is one."""
         if (archive := self._archive) is None:
             return {}
         contents = members(archive.path, {file.path for file in self.dataset.files}.__contains__)
@@ -103,7 +102,6 @@ class LocalDataset:
 
     @cached_property
     def _archive(self) -> FileState | None:
-        """The archive in the place of the files, if there is one."""
         packed = self.dataset.packed
         return self.state(packed) if packed and (self.root / packed.path).is_file() else None
 
@@ -132,7 +130,6 @@ class LocalDataset:
         return hashes
 
     def note_first(self, file: File, digest: str, report: Callable[[str], None]) -> None:
-        """Record the hash of a file if none was known."""
         if not self.expected(file):
             self._first_seen[file.path] = digest
             write_json(self.root / FIRST_SEEN, self._first_seen)

@@ -69,7 +69,6 @@ def ids_of(side: object) -> tuple[int, ...]:
 
 
 def sizes(examples: Sequence[Example]) -> list[int]:
-    """`size` of every example."""
     return [size(example) for example in examples]
 
 

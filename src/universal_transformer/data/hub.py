@@ -21,12 +21,10 @@ PREFIX = "hf:"
 
 
 def is_hub(source: str) -> bool:
-    """Return whether a source is a data set of the hub or a local Arrow folder."""
     return source.startswith(PREFIX)
 
 
 def absolute(source: str) -> str:
-    """Return a source with the absolute name of its folder, if it is a local one."""
     folder = Path(source.removeprefix(PREFIX))
     return f"{PREFIX}{folder.absolute()}" if folder.is_dir() else source
 

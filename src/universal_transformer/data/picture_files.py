@@ -85,7 +85,6 @@ def _upper_bits(picture: Any) -> Pixels:
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """Return grey pixels as the content of a PNG file."""
     content = io.BytesIO()
     _pillow().fromarray(pixels).save(content, format="PNG")
     return content.getvalue()

@@ -34,12 +34,10 @@ class Recording:
 
     @property
     def path(self) -> str:
-        """Its path in the data set."""
         return f"{FOLDER}/{self.digit}_{self.speaker}_{self.number}.wav"
 
     @property
     def part(self) -> Part:
-        """The part that has it."""
         return next(part for part, numbers in PARTS.items() if self.number in numbers)
 
 
@@ -58,7 +56,6 @@ class RecordedFrames(dict[Recording, Frames]):
         return self[recording]
 
     def sound(self, recording: Recording) -> Sound:
-        """Return a recording itself."""
         where, content = self._files[recording.path]
         return decode_sound(content, where=where)
 

@@ -177,7 +177,6 @@ def filters(bands: MelBands) -> NDArray[np.float64]:
 
 @cache
 def transform(bands: MelBands) -> Any:
-    """Return the short-time Fourier transform of frames, a `scipy.signal.ShortTimeFFT`."""
     signal = _library("scipy.signal")
     window = signal.get_window("hann", bands.window)
     return signal.ShortTimeFFT(window, bands.hop, RATE, mfft=bands.fft)

@@ -71,14 +71,12 @@ class StoreWriter:
     _files: dict[str, BinaryIO] = field(default_factory=dict)
 
     def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
-        """Add numbers to the end of an array."""
         if name not in self._files:
             self._files[name] = (self.folder / name).open("wb") if self.folder else BytesIO()
             self.index.arrays[name] = kind
         self._files[name].write(values.astype(kind).tobytes())
 
     def in_memory(self) -> TokenStore:
-        """Return the store of everything that was appended to arrays in memory."""
         contents = {name: file.getvalue() for name, file in self._files.items() if isinstance(file, BytesIO)}
         arrays = {name: np.frombuffer(contents[name], dtype=kind) for name, kind in self.index.arrays.items()}
         return TokenStore(self.index, arrays)
@@ -90,13 +88,11 @@ class StoreWriter:
         seal(folder)
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files.values():
             file.close()
 
 
 def smallest_kind(size: int) -> Kind:
-    """Return the smallest type of ids from 0 to `size` - 1."""
     kinds: tuple[Kind, ...] = get_args(Kind)
     return next(kind for kind in kinds if size - 1 <= np.iinfo(kind).max)
 

@@ -42,7 +42,6 @@ class Tree:
     parts: tuple[Tree | str, ...]
 
     def words(self) -> Iterator[str]:
-        """Yield the words from left to right."""
         for part in self.parts:
             if isinstance(part, str):
                 yield part

@@ -65,7 +65,6 @@ class Hypotheses:
 
     @property
     def length(self) -> int:
-        """Tokens of each hypothesis."""
         return self.parts.shape[2]
 
 

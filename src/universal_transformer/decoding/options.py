@@ -56,7 +56,6 @@ class DecodingOptions:
 
     @property
     def depth(self) -> DepthOptions:
-        """What is chosen of the depth."""
         return DepthOptions(max_steps=self.max_steps, halting_threshold=self.halting_threshold, exit=self.exit)
 
     @property
@@ -76,7 +75,6 @@ class DecodingOptions:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether each token is the likeliest one."""
         return self.num_beams == 1 and self.sampling.temperature == 0
 
     def step_limit(self, model: Model) -> int:
@@ -120,11 +118,9 @@ class DecodingOptions:
         return notes
 
     def longer_answers(self, model: Model) -> str:
-        """Say how to raise the limit of answers."""
         return model.config.longer_answers if self.max_new_tokens is None else BaseConfig.longer_answers
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
-        """The output of a call with this depth."""
         return model(*inputs, **vars(self.depth))
 
 

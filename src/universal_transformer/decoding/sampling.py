@@ -129,7 +129,6 @@ class Continuation:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended or has reached its limit."""
         return self.result.finished or len(self.result.tokens) == self.limit
 
     @property

@@ -95,7 +95,6 @@ class Calibration:
 
     @property
     def rules(self) -> dict[DepthRule, list[Point]]:
-        """The settings of each rule."""
         rules: dict[DepthRule, list[Point]] = {}
         for point in self.points:
             rules.setdefault(point.setting.rule, []).append(point)
@@ -108,7 +107,6 @@ class Calibration:
 
     @property
     def point(self) -> Point | None:
-        """What the chosen setting gives."""
         return next((point for point in self.points if point.setting == self.chosen), None)
 
     @property
@@ -137,7 +135,6 @@ class Calibration:
         return found
 
     def lines(self) -> list[str]:
-        """The table of all settings, and the chosen one."""
         rules = len(self.rules)
         level = f" ({percent(1 - self.delta)} for each of {rules} rules)" if rules > 1 else ""
         return [
@@ -155,7 +152,6 @@ class Calibration:
 
     @property
     def outcome(self) -> str:
-        """The chosen setting in one line."""
         if (point := self.point) is None:
             if any(point.accepted for point in self.points):
                 fewer = "less time" if self.goal.cheapest == "seconds" else "fewer steps"
@@ -173,7 +169,6 @@ class Calibration:
 
 
 def weights_of(model: Path) -> str:
-    """Return the SHA-256 of the weights in the folder of a model."""
     with (model / WEIGHTS).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

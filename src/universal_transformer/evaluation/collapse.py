@@ -88,7 +88,6 @@ def collapse(mean: float, spread: float, *, side: Side, max_steps: int) -> tuple
 
 
 def fake(cross_entropy: float, *, expected: float) -> str | None:
-    """Return a warning if the loss at the exit is far above its expectation."""
     if cross_entropy <= FAKE * expected + NEGLIGIBLE:
         return None
     return (

@@ -83,7 +83,6 @@ class Trials:
     done: int = 0
 
     def run(self, options: DecodingOptions) -> Outcome:
-        """Run all batches."""
         found, inference = Outcome(), Inference(self.model, options)
         with evaluating(self.model):
             for batch in self.batches:

@@ -116,7 +116,6 @@ class Report:
 
     @property
     def has_groups(self) -> bool:
-        """Whether a test set has several groups."""
         return len(self.rows) > len(self.totals)
 
     @property
@@ -145,7 +144,6 @@ class Report:
 
     @property
     def failed_means(self) -> str:
-        """What a failed group is, in words."""
         title = scores()[self.decisive].title.removesuffix(" %")
         return f"{title} above {self.failed_above:.0f} %"
 

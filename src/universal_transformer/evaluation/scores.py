@@ -48,7 +48,6 @@ class StepCounts:
 
     @property
     def mean(self) -> float:
-        """Mean N over positions; 0 without positions."""
         return sum(n * count for n, count in enumerate(self.counts, start=1)) / max(1, self.num_positions)
 
     @property
@@ -107,7 +106,6 @@ class ScoreSums:
         )
 
     def mean(self, name: str) -> float:
-        """The mean over examples."""
         return self.sums[name] / self.count
 
     def ratio(self, name: str, *, over: str) -> float:
@@ -116,7 +114,6 @@ class ScoreSums:
 
 
 def total(parts: Iterable[ScoreSums]) -> ScoreSums:
-    """Return the sum of what examples add."""
     whole = ScoreSums(count=0)
     for part in parts:
         whole.add(part)

@@ -38,7 +38,6 @@ class Setting:
         return f"{self.rule} {self.value:g}"
 
     def of(self, options: DecodingOptions) -> DecodingOptions:
-        """Return the options of a call with this depth."""
         match self.rule:
             case "max_steps":
                 return dataclasses.replace(options, max_steps=int(self.value))

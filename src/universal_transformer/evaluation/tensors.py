@@ -27,7 +27,6 @@ def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch cla
 
 
 def batch_of(model: Model, examples: Sequence[Example]) -> Batch:
-    """Return examples as a batch on the device of the model."""
     return collate(examples, indices=range(len(examples))).to(device_of(model))
 
 
@@ -47,7 +46,6 @@ class Called:
 
     @classmethod
     def with_examples(cls, model: Model, examples: Sequence[Example], options: DecodingOptions) -> Called:
-        """Call a model at the depth that the options choose."""
         batch = batch_of(model, examples)
         return cls(model, batch, options.run(model, *inputs_of(batch, model=model)))
 
@@ -64,7 +62,6 @@ class Called:
 
     @property
     def real_target(self) -> Bool[Tensor, "batch target"]:
-        """Where the target is no padding."""
         return self.batch.target != self.batch.padding_id
 
     @property

@@ -53,7 +53,6 @@ class TrivialBaseline:
         return cls(counts=tuple(counts[index] for index in range(num_target_ids(config))), target=frequent)
 
     def save(self, path: Path) -> None:
-        """Write a JSON file."""
         write_json(path, dataclasses.asdict(self))
 
     @classmethod
@@ -99,7 +98,6 @@ class TrivialBaseline:
 
 
 def counted(examples: Iterable[Example]) -> Iterable[Example]:
-    """Return the examples that are counted."""
     return spread(examples, count=COUNTED) if isinstance(examples, MappedExamples) else examples
 
 
@@ -110,6 +108,5 @@ def target_classes(example: Example) -> tuple[int, ...]:
 
 
 def num_target_ids(config: BaseConfig) -> int:
-    """Return the number of classes, or of tokens that a target can have."""
     classes = config.vocabulary.num_classes if not config.decodes else None
     return config.vocabulary.written if classes is None else classes

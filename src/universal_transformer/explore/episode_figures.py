@@ -43,7 +43,6 @@ class WatchedEpisode:
 
 
 def watch(model: Model, task: Task) -> WatchedEpisode:
-    """Let a model act in the first test episode of a task."""
     source, episodes = task.codec.source, task.episodes["test"]
     world, taken = episodes.environment, list[list[float]]()
 

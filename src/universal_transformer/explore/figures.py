@@ -251,7 +251,6 @@ def loss_by_steps(found: Calibration) -> Figure:
 
 
 def _validations(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> list[_Line]:
-    """Return the validations of the weights of an update, and of the average of the last few weights."""
     last, average = (_curve(metrics, "validation", name, weights=weights, unit=unit) for weights in ("last", "average"))
     return [("validation", last, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
 

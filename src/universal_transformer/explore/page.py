@@ -45,7 +45,6 @@ dl { margin: 0; }
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """Return a whole page."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -56,7 +55,6 @@ def page(title: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str, hint: str = "", kind: str = "") -> str:
-    """Return a box with a heading; empty without parts."""
     body = [part for part in parts if part]
     if not body and not hint:
         return ""
@@ -65,7 +63,6 @@ def section(title: str, *parts: str, hint: str = "", kind: str = "") -> str:
 
 
 def cards(values: Sequence[tuple[str, str]]) -> str:
-    """Return large numbers, each with its name below it."""
     inside = "".join(
         f"<div class=card><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in values
     )

@@ -87,7 +87,6 @@ def render(
     config: Mapping[str, Any],
     calibration: Calibration | None = None,
 ) -> tuple[str, Plots]:
-    """Return the page as text, and its figures."""
     plots, title = Plots(), str(config.get("recipe") or report.task)
     count = sum(row.count for row in report.totals)
     lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
@@ -175,7 +174,6 @@ def _calibration(found: Calibration, plots: Plots) -> str:
 
 
 def _facts(stories: Sequence[Story], plots: Plots) -> Iterator[str]:
-    """Yield a section for each question about facts."""
     for number, story in enumerate(stories, start=1):
         suffix = f"_{number}" if number > 1 else ""
         steps = plots.add(f"ponder_map{suffix}", ponder_map(story)) if story.halting else ""
@@ -197,7 +195,6 @@ def _drawn(title: str, name: str, stories: Sequence[Story], plots: Plots) -> str
 
 
 def _samples(stories: Sequence[Story]) -> str:
-    """Return the sequences: input and output, each token with its steps."""
     samples = []
     for story in stories:
         most, halting = story.max_steps, story.halting

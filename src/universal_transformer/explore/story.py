@@ -71,12 +71,10 @@ class Story:
 
     @property
     def certainty(self) -> str:
-        """The probability of the predicted class, in brackets."""
         return "" if self.probability is None else f" ({100 * self.probability:.0f} %)"
 
     @property
     def mark(self) -> str:
-        """Whether the output is right."""
         return "✓" if self.answer == self.output else "✗"
 
     @property

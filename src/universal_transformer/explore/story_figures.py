@@ -122,7 +122,6 @@ def _row_colour(story: Story, row: int) -> str:
 
 
 def _places(story: Story, rows: Sequence[int]) -> list[float]:
-    """Return the places of rows from the top; the question has some distance."""
     places = [float(place) for place in range(len(rows))]
     if story.facts and len(rows) > 1:
         places[-1] += 0.35
@@ -159,7 +158,6 @@ def _cells(ax: Axes, weights: np.ndarray, places: Sequence[float], *, largest: f
 
 
 def figure_of(story: Story) -> Figure:
-    """Return the figure of a story that has frames or pixels."""
     if story.frames is not None:
         return written_frames(story)
     return drawn_picture(story) if story.source_attention is None else read_picture(story)

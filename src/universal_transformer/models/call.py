@@ -33,7 +33,6 @@ class DepthOptions:
 
     @property
     def chosen(self) -> dict[str, object]:
-        """What a caller has chosen, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def of(self, recurrence: Recurrence, *, head: Head | None, scope: str = "position") -> Depth:
@@ -153,5 +152,4 @@ class Generated:
 
     @property
     def steps(self) -> float:
-        """Mean depth steps of the decoder for a token."""
         return sum(self.token_steps) / len(self.token_steps)

@@ -94,7 +94,6 @@ class VocabularyConfig:
 
     @property
     def written(self) -> int:
-        """Tokens of the vocabulary of targets."""
         return needed(self.target_size or self.size, "vocabulary.size", by="a model needs a vocabulary")
 
 

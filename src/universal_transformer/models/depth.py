@@ -38,7 +38,6 @@ class RecurrenceBuilder:
         self.max_steps = config.max_steps_of(decoder=decoder)
 
     def build(self) -> Recurrence:
-        """The recurrence, ready for fast execution."""
         config, step = self.config, self.config.step
         norm: type[PostNorm] = resolve_name(NORMS[step.norm])
         coordinates, rule = self.coordinates(), self.rule()
@@ -56,7 +55,6 @@ class RecurrenceBuilder:
         return made
 
     def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> Recurrence:
-        """The recurrence of these parts."""
         return Recurrence(coordinates, blocks, **options)
 
     def block(self, self_attention: type[SelfAttention]) -> Block:
@@ -69,13 +67,11 @@ class RecurrenceBuilder:
         return Block(self_attention(sizes, attention), self.transition(), norm=self.norm, cross_attention=cross)
 
     def norm(self) -> PostNorm:
-        """The norm of a sub-layer."""
         step = self.config.step
         sublayers = (3 if self.cross_attention else 2) * step.blocks * self.max_steps
         return resolve_name(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
 
     def transition(self) -> nn.Module:
-        """The transition of a block."""
         chosen = self.config.transition
         return resolve_name(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
 
@@ -94,7 +90,6 @@ class RecurrenceBuilder:
         return kind(config.sizes.width, chosen, max_steps=USUAL_LENGTH if by_length else self.max_steps)
 
     def coordinates(self) -> Coordinates:
-        """Positions and steps of this side."""
         every_step = self.config.coordinates.injection == "every_step"
         return Coordinates(self.position(), self.step(self.config.sizes.width), every_step=every_step)
 
@@ -115,5 +110,4 @@ class RecurrenceBuilder:
 
 
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
-    """Return the recurrence of the encoder, or of the decoder with or without attention to a source."""
     return resolve_name(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()

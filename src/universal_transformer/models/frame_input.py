@@ -37,7 +37,6 @@ def check_frames(frames: Tensor, *, features: int, name: str = "source") -> None
 
 
 def blank_frames(source: Frames) -> Bool[Tensor, "batch frame"]:
-    """Return which frames are padding."""
     return source.isnan().all(dim=-1)
 
 
@@ -67,11 +66,9 @@ class _NumberInput(nn.Module):
         self.project = nn.Linear(width if halvings else joined, width)
 
     def check(self, source: Tensor) -> None:
-        """UserError unless these are frames of as many features as are read."""
         check_frames(source, features=self.features)
 
     def padding(self, source: Frames) -> Padding:
-        """Return which positions are padding."""
         blank, line = join_blank(blank_frames(source), stride=self.stride), source.shape[2] // self.stride
         return blank.repeat_interleave(line, dim=1) if self.lines else blank
 

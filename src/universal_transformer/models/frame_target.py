@@ -53,11 +53,9 @@ class FrameTarget(DecoderSide):
         self.stop = nn.Linear(width, 1)
 
     def check(self, labels: Tensor) -> None:
-        """UserError unless these are frames."""
         check_frames(labels, features=self.features, name="target")
 
     def length(self, frames: Written) -> int:
-        """Positions of a target."""
         return -(-frames.shape[1] // self.stride)
 
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:

@@ -119,7 +119,6 @@ class TokenInput(_Embedding):
         return self(ids)
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
-        """Return where there is no token."""
         return ids == self.padding_id
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
@@ -148,7 +147,6 @@ class FactInput(_Embedding):
         nn.init.normal_(self.mask, mean=1.0)
 
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
-        """A fact without a word is padding."""
         return (ids == self.padding_id).all(dim=-1)
 
     def forward(self, ids: Int[Tensor, "batch position words"]) -> Float[Tensor, "batch position width"]:

@@ -110,7 +110,6 @@ class BaseConfig:
 
     @property
     def reads(self) -> bool:
-        """Whether there is a source."""
         return self.architecture != "language_model"
 
     @property
@@ -124,7 +123,6 @@ class BaseConfig:
 
     @property
     def writes(self) -> Writes:
-        """What the model predicts."""
         return "tokens" if self.decodes else "classes"
 
     @property
@@ -162,7 +160,6 @@ class BaseConfig:
         return self.halting.side in ("both", "decoder" if decoder else "encoder")
 
     def max_steps_of(self, *, decoder: bool) -> int:
-        """Return the largest number of steps of one side."""
         if self.depth is None:
             return 0
         steps = (self.depth.decoder_max_steps if decoder else None) or self.depth.max_steps
@@ -173,7 +170,6 @@ class BaseConfig:
         return not decoder and self.depth is not None and self.depth.max_steps == "length"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
 

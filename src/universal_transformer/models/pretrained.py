@@ -53,7 +53,6 @@ class Pretrained(nn.Module):
 
     @classmethod
     def check_config(cls, config: BaseConfig, *, where: str = "") -> None:
-        """UserError for a configuration of another class of model."""
         if config.architecture != cls.architecture:
             raise UserError(f'{where}architecture="{config.architecture}": {cls.__name__} needs "{cls.architecture}"')
         if config.writes != cls.writes:
@@ -197,7 +196,6 @@ def check_shapes(found: Mapping[str, Shape], wanted: Mapping[str, Shape], *, nam
 
 
 def _shapes(kind: type[Pretrained], config: BaseConfig, *, where: str) -> dict[str, Shape]:
-    """Return the shapes of a model's tensors, on a device without memory."""
     try:
         with torch.device("meta"):
             return {name: tuple(tensor.shape) for name, tensor in kind(config).tensors().items()}
@@ -224,7 +222,6 @@ def _readable(path: Path) -> Iterator[Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the JSON object in ``config.json`` of a model folder."""
     path = folder / CONFIG
     if not path.exists():
         raise UserError(f"{show_path(path)}: no such file; {HOLDS}")

@@ -36,11 +36,9 @@ class InputSide(nn.Module):
         self.input.check(source)
 
     def padding(self, source: Source) -> Padding | None:
-        """Where positions are padding; None where none is."""
         return without_padding(self.input.padding(source))
 
     def length(self, source: Source) -> int:
-        """Positions of a source."""
         return self.input.padding(source).shape[1]
 
 

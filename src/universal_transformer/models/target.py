@@ -69,7 +69,6 @@ class OutputSide(nn.Module):
         self.config: Any = config
 
     def check(self, labels: Tensor) -> None:
-        """UserError unless ``labels`` are token ids."""
         check_tokens(labels, name="target")
 
     def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
@@ -236,7 +235,6 @@ class TargetSide(DecoderSide):
 
     @property
     def matrix(self) -> Float[Tensor, "classes width"]:
-        """The output matrix."""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def pack_logits(self) -> None:
@@ -245,7 +243,6 @@ class TargetSide(DecoderSide):
             self.packed_logits = PackedLinear(self.matrix, self.bias)
 
     def length(self, labels: Int[Tensor, "batch target"]) -> int:
-        """Positions of a target."""
         return labels.shape[1]
 
     def forward(self, labels: Int[Tensor, "batch target"], encoded: EncodedSource | None, call: Call) -> ModelOutput:
@@ -259,7 +256,6 @@ class TargetSide(DecoderSide):
         return ModelOutput(self.logits(states), None if encoded is None else encoded.trace, trace, step_logits=every)
 
     def padding(self, labels: Int[Tensor, "batch target"]) -> Padding | None:
-        """Where labels are padding; None where none is."""
         return without_padding(labels == self.config.vocabulary.padding_id)
 
     def advance(

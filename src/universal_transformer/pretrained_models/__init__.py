@@ -27,7 +27,6 @@ PARTS = ("config.json", "model.safetensors", "model")
 
 
 def names() -> list[str]:
-    """Return the names of the pretrained models."""
     return sorted(path.parent.name for path in FOLDER.glob(f"*/{CARD}"))
 
 
@@ -42,7 +41,6 @@ def find(run: str | Path) -> Path:
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Return whether `folder`, as `find` returned it, is that of a pretrained model."""
     return folder.parent == FOLDER
 
 

@@ -92,7 +92,6 @@ class Card:
 
     @property
     def size(self) -> int:
-        """Bytes of all files in ``model/``."""
         return sum(entry.bytes for entry in self.files.values())
 
 
@@ -127,7 +126,6 @@ tags: [universal-transformer, adaptive-computation-time]
 
 
 def page(card: Card) -> str:
-    """Return the card as Markdown, below `HEADER`."""
     origin = card.origin
     lines = [
         f"# {card.name}",
@@ -182,7 +180,6 @@ def _example(given: str, answer: str) -> list[str]:
 
 
 def _figures(figures: Figures) -> list[str]:
-    """Return figures as a Markdown table with a row for each group."""
     scores = list(dict.fromkeys(name for found in figures.values() for name in found if name != "count"))
     rows = [
         [

@@ -53,8 +53,6 @@ def named(*recipes: Recipe) -> dict[str, Recipe]:
 
 
 def family(make: Callable[[str], RunConfig], summaries: Mapping[str, str]) -> dict[str, Recipe]:
-    """Return a recipe for each name, which `make` configures, with its summary."""
-
     def member(name: str, summary: str) -> Recipe:
         def recipe() -> RunConfig:
             return make(name)

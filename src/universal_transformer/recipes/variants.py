@@ -25,7 +25,6 @@ parameters; the filter width adds the rest. A test compares the totals.
 
 
 def universal(config: RunConfig) -> ModelConfig:
-    """The model of a base."""
     assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
     return config.model
 
@@ -75,7 +74,6 @@ def small_transformer(config: RunConfig) -> RunConfig:
 
 
 def halting(config: RunConfig) -> RunConfig:
-    """Dynamic halting."""
     return replaced(config, {"model.halting.side": "both", "model.halting.bias": -1.0})
 
 
@@ -119,8 +117,6 @@ VARIANTS: dict[str, tuple[Callable[[RunConfig], RunConfig], str]] = {
 def changed(
     bases: Mapping[str, Recipe], change: Callable[[RunConfig], RunConfig], *, suffix: str, title: str
 ) -> dict[str, Recipe]:
-    """The recipes of one change of several bases, by name, which ends in `suffix`."""
-
     def variant(base: Recipe) -> Recipe:
         def recipe() -> RunConfig:
             config = base()

@@ -97,13 +97,11 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def remove_partial(folder: Path) -> None:
-    """Delete the temporary folders of interrupted saves."""
     for path in _folders(folder, PARTIAL):
         shutil.rmtree(path)
 
 
 def newest(folder: Path) -> str | None:
-    """Return the name of the newest checkpoint in `folder`; None if there is none."""
     return next((path.name for path in _newest_first(folder)), None)
 
 

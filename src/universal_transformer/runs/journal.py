@@ -105,7 +105,6 @@ class RunJournal(Journal):
         checkpoints.save(self.folder / CHECKPOINTS, checkpoints.Checkpoint(tensors, fields), name=name)
 
     def close(self) -> None:
-        """Close the files."""
         self.metrics.close()
         if self.tracker is not None:
             self.tracker.finish()

@@ -138,7 +138,6 @@ class OwnTests:
         return [file if name == Path(file).name else name for name, file in self.named().items()]
 
     def named(self) -> dict[str, str]:
-        """Return the file of each test set."""
         files: dict[str, str] = {}
         for given in self.files:
             name, equals, file = given.partition("=")

@@ -61,7 +61,6 @@ class RunOrigin:
 
     @classmethod
     def now(cls, config: RunConfig, task: Task, device: torch.device) -> RunOrigin:
-        """Return what a run is made from here and now."""
         files = {name: entry_of_file(path) for name, path in file_fields(config.data).items() if path.is_file()}
         surroundings: dict[str, str | int] = {
             "threads": torch.get_num_threads(),
@@ -71,13 +70,11 @@ class RunOrigin:
         return cls(config, data_digest(task.train, task.validation), files, surroundings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         files = {name: dataclasses.asdict(file) for name, file in self.files.items()}
         return {**vars(self), "config": self.config.to_dict(), "files": files}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], *, where: str) -> RunOrigin:
-        """Undo `to_dict`."""
         config = RunConfig.from_dict(fields["config"], name=where)
         files = typed(fields["files"], dict[str, FileEntry], where=where)
         return cls(config, fields["data"], files, fields["surroundings"])

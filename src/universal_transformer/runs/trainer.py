@@ -172,7 +172,6 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
 
 
 def rate_jump(before: TrainingConfig, now: TrainingConfig, state: RunState) -> list[str]:
-    """Return a warning where the rate of the next update is higher than that of a run without changes."""
     old, new = (learning_rate(given, update=state.update + 1, seconds=state.seconds) for given in (before, now))
     if new <= (1 + RISE) * old:
         return []
@@ -194,7 +193,6 @@ def shown_of(model: Model, *, quiet: bool) -> Display:
 def description(
     run: TrainingRun, origin: RunOrigin, comparison: BaselineComparison, *, folder: Path
 ) -> dict[str, float | int | str | bool | None]:
-    """Return what the first line of the metrics says of a run."""
     return {
         "recipe": origin.config.recipe,
         "config": origin.config.digest(),

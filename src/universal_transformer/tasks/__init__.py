@@ -55,7 +55,6 @@ OTHER_TESTS: Members[Callable[..., Task]] = Members()
 
 
 def task_name(data: TaskData) -> str:
-    """Return the name under which the class of `data` is in `TASKS`."""
     for name, kind in TASKS.items():
         if kind is type(data):
             return name

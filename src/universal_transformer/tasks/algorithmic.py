@@ -153,7 +153,6 @@ class AlgorithmicData:
         return self._operator.join(draw_similar(random, (left, digits - left), base=self.base))
 
     def _draw(self, random: Random, lengths: tuple[int, int]) -> str:
-        """Draw a source for training or validation."""
         similar = self.similar_numbers and random.random() < self.similar_numbers
         return (self.similar_source if similar else self.source)(random, lengths)
 

@@ -31,7 +31,6 @@ class Board(NamedTuple):
 
     @property
     def givens(self) -> int:
-        """Number of cells that are not blank."""
         return sum(digit > 0 for digit in self.cells)
 
 
@@ -119,7 +118,6 @@ class BoardShape:
             return False
 
     def solved(self, draw: Random) -> Cells:
-        """Draw a full board."""
         return self.solutions((0,) * self.side**2, limit=1, draw=draw)[0]
 
     def dig(self, solution: Cells, *, givens: int, draw: Random) -> Board | None:

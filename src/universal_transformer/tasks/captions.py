@@ -92,7 +92,6 @@ class CaptionsData(OwnPictures):
         return self.of_digits(codec, train, [*validation["digits"], *validation["rows"]], tests)
 
     def _rows(self, codec: CaptionCodec, part: Handwriting, *, count: int) -> list[Example]:
-        """Return rows of digits of one part, with each length in turn."""
         draw, (least, most) = np.random.default_rng(self.seed), self.row
         found = []
         for number in range(count):
@@ -121,7 +120,6 @@ def _single(codec: CaptionCodec, part: Handwriting) -> list[Example]:
 
 
 def joined(codec: CaptionCodec, pictures: NDArray[np.uint8], digits: NDArray[np.int64], *, group: str = "") -> Example:
-    """Return the example of a row of pictures [picture, row, column], from left to right."""
     caption = "".join(map(str, digits.tolist()))
     source = codec.source.columns(np.concatenate(list(pictures), axis=1))
     (target,) = codec.target.encode_many([caption], [])

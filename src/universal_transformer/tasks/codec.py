@@ -33,7 +33,6 @@ class Codec(Generic[Source, Target]):
 
     @classmethod
     def shared(cls, side: Both) -> Codec[Both, Both]:
-        """The codec of one side that is read and written."""
         return Codec(side, side)
 
     @property
@@ -45,7 +44,6 @@ class Codec(Generic[Source, Target]):
 
     @property
     def padding_id(self) -> int:
-        """The id that fills rows of ids."""
         return int(self.model_fields.get("vocabulary.padding_id", PADDING))
 
     @property
@@ -84,7 +82,6 @@ class Codec(Generic[Source, Target]):
         return self.target.render(ids_of(target))
 
     def words(self, example: Example) -> list[str]:
-        """A label for each source position (of a language model, of its text), for plots."""
         return self.source.names(example.target if self.target.continues else example.source)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:

@@ -57,7 +57,6 @@ class ExpertData(ABC):
 
     @property
     def world(self) -> Environment:
-        """The environment with its expert."""
         return ENVIRONMENTS[self.environment]
 
     @abstractmethod
@@ -79,7 +78,6 @@ class ExpertData(ABC):
         )
 
     def episodes(self, part: str) -> Episodes:
-        """Return the episodes of a part, each from a state of its own."""
         place, counts = PARTS.index(part), (self.train_episodes, self.validation_episodes, self.test_episodes)
         first = (self.seed * len(PARTS) + place) * MOST_EPISODES
         return Episodes(self.world, tuple(range(first, first + counts[place])))

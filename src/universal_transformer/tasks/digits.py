@@ -81,12 +81,10 @@ PROBLEMS: dict[Problem, DigitProblem] = {
 
 
 def solve(source: str, *, problem: Problem, base: int = 10) -> str:
-    """Return the answer to a source."""
     return PROBLEMS[problem].solve(source, base)
 
 
 def draw_sequence(random: Random, length: int, *, base: int) -> str:
-    """Draw `length` digits, each uniform."""
     return "".join(random.choices(DIGITS[:base], k=length))
 
 

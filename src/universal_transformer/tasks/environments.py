@@ -41,12 +41,10 @@ class Environment:
     a square from 0 at the left and at the bottom to 1. What never moves is left out."""
 
     def visible(self, *, hide_velocities: bool) -> list[int]:
-        """Return the places of the features that a model sees."""
         hidden = self.velocities if hide_velocities else ()
         return [place for place, name in enumerate(self.features) if name not in hidden]
 
     def expert_actions(self, observations: Frames) -> list[int]:
-        """Return the action of the expert for each observation [time, feature]."""
         return [self.expert(dict(zip(self.features, row, strict=True))) for row in observations.tolist()]
 
 
@@ -177,11 +175,9 @@ class Episodes:
         ]
 
     def mean_return(self, policy: Policy) -> float:
-        """Return the mean over the episodes of the sum of rewards."""
         return float(np.mean([episode.total for episode in self.play(policy)]))
 
     def expert(self, frames: Sequence[Frames]) -> list[list[int]]:
-        """Act as the expert does (a policy)."""
         return [self.environment.expert_actions(one[-1:]) for one in frames]
 
     def mixed(self, *, share: float = 1.0, seed: int) -> Policy:
@@ -198,7 +194,6 @@ class Episodes:
 
 
 def load_gymnasium() -> Any:
-    """Import gymnasium; UserError where it is missing."""
     try:
         import gymnasium
     except ImportError as error:

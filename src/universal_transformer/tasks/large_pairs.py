@@ -58,7 +58,6 @@ def map_pairs(
 
 
 def mapped_pairs(store: TokenStore, *, padding_id: int) -> MappedExamples:
-    """Return the pairs of a store."""
     tokens, offsets = store.arrays["tokens"], store.arrays["offsets"]
 
     def pair(index: int) -> Example:

@@ -89,7 +89,6 @@ class OwnFiles(ABC):
         yield from input_lines(lines, self.layout, name=name)
 
     def read(self, part: str) -> TextTable:
-        """Read the table of a part that has one (`has`)."""
         return read_table(getattr(self, part), self.layout)
 
     def has(self, part: str) -> bool:
@@ -141,7 +140,6 @@ class OwnFiles(ABC):
         return codec, Encoded(self.encode(codec, TextTable(table.name, rows), notes), notes, held)
 
     def encode_train_again(self, saved: Saved) -> Examples:
-        """Read the training part of a saved run, and encode it."""
         return self.encode(saved.codec, self._table("train", saved), [])
 
     def hold_out(self, table: TextTable, *, most: float = 1.0) -> Container[TextRow]:
@@ -151,7 +149,6 @@ class OwnFiles(ABC):
         return HoldOut.drawn(table, share=min(most, self.validation_fraction), seed=self.seed)
 
     def held_note(self, count: int, name: str) -> list[str]:
-        """Say how many rows of the training part are held out, if any are."""
         return [f"validation: {count} {self.ROWS} of {name} held out by seed {self.seed}"] * bool(count)
 
     def _again(self, saved: Saved) -> Task:
@@ -232,7 +229,6 @@ class RowEncoder:
     """Targets with parts that are not in the vocabulary."""
 
     def __call__(self, rows: Sequence[TextRow]) -> list[Example]:
-        """Return the examples of the next rows."""
         source, target, padding_id = self.codec.source, self.codec.target, self.codec.padding_id
         places = [f"{self.name}:{row.line}" for row in rows]
         sources = source.encode_many([row.first for row in rows], places)

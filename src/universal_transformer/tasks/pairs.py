@@ -148,7 +148,6 @@ class PairsData(OwnFiles):
         return is_large(self.train, self.train_target, limit=self.memory_mb)
 
     def _mapped(self) -> tuple[PairsCodec, TokenStore]:
-        """Open the store of the training pairs, or make it."""
         sizes: dict[str, Any] = {"vocabulary_size": self.vocabulary_size, "lower_case": self.lower_case}
         choice = [key for tokenizer in self._tokenizers for key in choice_key(tokenizer, **sizes)]
         rows, sources = partial(self._rows, "train"), (self.train, self.train_target)
@@ -208,7 +207,6 @@ class PairsData(OwnFiles):
 
     @property
     def _tokenizers(self) -> list[str]:
-        """What is a token of a source, and of a target."""
         return [self.tokenizer, self.target_tokenizer or self.tokenizer]
 
     def written(self, row: TextRow) -> tuple[str, str]:

@@ -92,7 +92,6 @@ class OwnPictures(OwnFiles):
         """The task on handwritten digits."""
 
     def handwriting(self) -> dict[str, Handwriting]:
-        """The handwritten digits of each part, at most `limit` of each."""
         return {
             name: Handwriting(part.pictures[: self.limit or None], part.digits[: self.limit or None])
             for name, part in load_handwriting(self.data_dir).items()
@@ -105,7 +104,6 @@ class OwnPictures(OwnFiles):
         validation: Sequence[Example],
         test: Mapping[str, Sequence[Example]],
     ) -> Task:
-        """The task of examples of handwritten digits."""
         note = "digits: a sample of MNIST, not its test set; the figures compare with no published ones"
         return Task(self.name, codec, train, validation, test, self.scored_by, notes=(note,))
 

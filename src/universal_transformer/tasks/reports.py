@@ -23,5 +23,4 @@ class Reports:
         return True
 
     def say(self, text: str) -> None:
-        """Write a line."""
         sys.stderr.write(f"{text}\n")

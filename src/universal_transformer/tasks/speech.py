@@ -66,7 +66,6 @@ class SpeechData:
         check(self, field="data")
 
     def load(self, saved: Saved | None = None) -> Task:
-        """Read the recordings and join those of validation and test."""
         del saved  # the codec follows from the fields
         unseen = self.unseen_speaker
         digits = "unseen speaker" if unseen else "digits"
@@ -88,7 +87,6 @@ class SpeechData:
 
     @cached_property
     def _parts(self) -> Mapping[Part, Mapping[tuple[str, int], Sequence[Recording]]]:
-        """The recordings of each part, by speaker and digit."""
         parts: dict[Part, dict[tuple[str, int], list[Recording]]] = {part: {} for part in PARTS}
         for one in RECORDINGS:
             of_test = one.speaker == self.unseen_speaker
@@ -143,7 +141,6 @@ class SpeechData:
 
 
 def pause(length: int) -> Frames:
-    """Return frames of silence."""
     return np.full((length, HEARD.bands), np.log(FLOOR), dtype=np.float32)
 
 

@@ -254,7 +254,6 @@ class StoriesData:
 
 
 def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list[str]:
-    """Number statements and questions into lines of the bAbI format."""
     lines: list[str] = []
     ids: list[int] = []
     for index, statement in enumerate(statements, start=1):

@@ -69,7 +69,6 @@ class SudokuData:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The fewest and the most given cells."""
         return self.givens if any(self.givens) else GIVENS[self.side]
 
     def load(self, saved: Saved | None = None) -> Task:
@@ -119,7 +118,6 @@ class SudokuData:
         return self._boards("training", TRAINING, self.train_boards)
 
     def _training_example(self, index: int) -> Example:
-        """Return a symmetric form of one of the boards of training."""
         draw, boards = Random(f"sudoku {self.seed} {index}"), self._training_boards
         return self._example(SHAPES[self.side].symmetric(boards[index % len(boards)], draw))
 

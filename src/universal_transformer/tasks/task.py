@@ -48,7 +48,6 @@ class Token:
     """Natural logarithm of the probability that the model gave to a token of its answer; None in the input."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; a token of the input has no score."""
         return {"text": self.text, **({} if self.score is None else {"score": self.score}), "steps": self.steps}
 
 
@@ -82,7 +81,6 @@ class Prediction:
         return [token.steps for token in self.tokens if token.steps is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
         return {
             "text": self.text,
             "score": self.score,
@@ -178,18 +176,15 @@ class Saved:
 
 
 def held_out_file(folder: Path, part: str) -> Path:
-    """Return where the rows of a part are kept: JSON lines."""
     return folder / f"{part}.jsonl"
 
 
 def file_fields(data: TaskData) -> dict[str, Path]:
-    """Return the fields of a task's data that name a file or folder of the user, with their values."""
     values = {name: getattr(data, name) for name in getattr(data, "FILES", ())}
     return {name: Path(value) for name, value in values.items() if value and value not in KINDS and not is_hub(value)}
 
 
 def with_files(data: TaskData, files: Mapping[str, Path]) -> TaskData:
-    """Return the data of a task with other names of files."""
     changes: dict[str, Any] = {name: str(path) for name, path in files.items()}
     return dataclasses.replace(data, **changes)
 

@@ -91,7 +91,6 @@ class TextData:
 
     @property
     def layout(self) -> Columns:
-        """The column of a table."""
         return Columns("text", chosen=self.columns, separator=self.separator)
 
     def inputs(self, lines: Lines, *, name: str, codec: TextCodec) -> Iterator[Line]:
@@ -208,7 +207,6 @@ def _read_rows(path: Path) -> list[str]:
 
 
 def _blocks(codec: TextCodec, lines: Sequence[str]) -> LazyExamples:
-    """Text as examples of `block_length` tokens, an end id after each line."""
     _write(lines, codec, writer := StoreWriter())
     return stored_blocks(writer.in_memory(), codec)
 
@@ -228,7 +226,6 @@ def blocks(tokens: np.ndarray, *, length: int, padding_id: int = PADDING) -> Laz
 
 
 def stored_blocks(store: TokenStore, codec: TextCodec) -> LazyExamples:
-    """Return the tokens of a text as such examples."""
     tokens, length = store.arrays["tokens"], codec.source.block_length
     examples = blocks(tokens, length=length, padding_id=codec.padding_id)
     if store.folder is None:

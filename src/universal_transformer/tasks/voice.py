@@ -45,7 +45,6 @@ class VoiceData:
         check(self, field="data")
 
     def load(self, saved: Saved | None = None) -> Task:
-        """Read the recordings."""
         del saved  # the codec follows from the fields
         return Task(
             name="voice",

@@ -91,7 +91,6 @@ class TrainingBatches:
         return window
 
     def _length(self, indices: list[int]) -> int:
-        """The positions of the longest row of a batch."""
         return int(self._lengths(np.array(indices)).max())
 
     def grow(self) -> int:
@@ -118,7 +117,6 @@ class TrainingBatches:
 
 
 def _lengths(examples: Sequence[Example]) -> Lengths:
-    """Return what gives the positions of the examples with some indices."""
     return examples.sizes if isinstance(examples, MappedExamples) else np.array(sizes(examples)).__getitem__
 
 

@@ -59,7 +59,6 @@ class Display:
         return f"{handled / seconds if seconds > 0 else 0.0:,.0f} {self._unit}/s"
 
     def note(self, text: str) -> None:
-        """Print a line."""
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -110,7 +109,6 @@ def display(*, quiet: bool, unit: str, console: Console | None = None) -> Displa
 
 
 def summary(status: UpdateStatus) -> str:
-    """Return loss and mean steps (of a model with depth) as text."""
     return " · ".join([f"loss {status.loss:.3f}", *steps_text(status.steps)])
 
 
@@ -121,7 +119,6 @@ def steps_text(steps: Mapping[Side, float]) -> list[str]:
 
 
 def time_left(status: UpdateStatus) -> str:
-    """Return the time left as text, from the finished part of the run."""
     if status.fraction <= 0:
         return "time left unknown"
     left = round(status.seconds * (1 - status.fraction) / status.fraction)

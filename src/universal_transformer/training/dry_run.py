@@ -123,7 +123,6 @@ class Estimate:
     """What happens to the halted positions of each side that halts."""
 
     def lines(self) -> list[str]:
-        """Return one line a figure."""
         model = self.config.model
         most = "at most " if model.halts or self._by_length else ""
         start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
@@ -279,7 +278,6 @@ class MeasuredUpdates:
                 torch.nn.init.zeros_(module.weight)
 
     def _share(self, indices: list[int]) -> float:
-        """Return the part of the rows of a batch that is measured."""
         few = indices[:PROBE_ROWS]
         self._backward(few)
         self._change()  # allocates the optimizer's state
@@ -385,7 +383,6 @@ def largest_batches(batches: Sequence[SampledBatch]) -> list[list[int]]:
 
 
 def build_on_meta(config: AnyModelConfig) -> Model:
-    """Build a model whose tensors have shapes and take no memory."""
     with torch.device("meta"):
         return build(config).eval()
 

@@ -181,7 +181,6 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
 
 
 def _equal_steps(model: ModelConfig) -> bool:
-    """Whether the side that predicts makes as many steps at every position."""
     decoder = model.decodes
     return model.depth.min_steps >= model.max_steps_of(decoder=decoder)
 

@@ -23,7 +23,6 @@ class StopRequest:
 
     @property
     def reason(self) -> str:
-        """Return the name of the signal, or that it was the deadline."""
         return self.signal or "its deadline"
 
 

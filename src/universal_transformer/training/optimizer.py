@@ -129,7 +129,6 @@ def refuse_to_save(tensors: Mapping[str, Mapping[str, Tensor]], *, update: int) 
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """Return Adam's state as tensors named PARAMETER/exp_avg and so on."""
     return {
         f"{name}/{key}": whole(state[key].detach())
         for name, parameter in model.named_parameters()

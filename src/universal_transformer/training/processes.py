@@ -42,7 +42,6 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:

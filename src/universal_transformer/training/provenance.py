@@ -30,7 +30,6 @@ class Code:
     """Of Python, torch and this package."""
 
     def values(self) -> dict[str, str | bool | None]:
-        """Return them as values of a line of metrics."""
         return {**self.versions, "commit": self.commit, "clean": self.clean}
 
     @classmethod
@@ -45,7 +44,6 @@ class Code:
 
 
 def show_commit(commit: str | None, *, clean: bool | None) -> str:
-    """Return a commit as lists of runs show it."""
     return "unknown" if commit is None else commit[:10] + ("" if clean else " (changed)")
 
 
@@ -91,7 +89,6 @@ def processor() -> str:
 
 
 def hardware(*, threads: int, device: str) -> dict[str, str | int]:
-    """Return processor, cores, the threads that were used, and the device, with the name of a GPU."""
     found: dict[str, str | int] = {
         "cpu": processor(),
         "cores": os.cpu_count() or 0,
@@ -106,7 +103,6 @@ def hardware(*, threads: int, device: str) -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, torch and this package."""
     return {
         "python": platform.python_version(),
         "torch": version("torch"),

@@ -13,7 +13,6 @@ from universal_transformer.training.run_config import TrainingConfig
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """Return the states of all generators a run draws from, as tensors."""
     _, words, _ = random.getstate()
     states = {"torch": torch.get_rng_state(), "python": torch.tensor(words, dtype=torch.int64)}
     if device.type == "cuda":
@@ -50,7 +49,6 @@ def repeatable(*, threads: int | None, device: torch.device) -> Iterator[None]:
 
 
 def seed_update(seed: int, *, update: int, rank: int) -> None:
-    """Seed torch for an update of one process among several."""
     torch.manual_seed(random.Random(f"update {seed} {update} {rank}").getrandbits(63))
 
 

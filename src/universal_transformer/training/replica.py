@@ -44,7 +44,6 @@ class Replica(nn.Module):
         self.model = model
 
     def forward(self, compute: Callable[[], Computed]) -> Computed:
-        """Return ``compute()``."""
         return compute()
 
 
@@ -93,7 +92,6 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def divided_as(like: Tensor, tensor: Tensor) -> Tensor:
-    """Return the part of a whole tensor that this process has of `like`."""
     if not isinstance(like, DTensor):
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)

@@ -174,7 +174,6 @@ class TrainingRun:
         return "patience" if training.patience and state.stale >= training.patience else None
 
     def loss(self, batch: Batch, *, update: int, counts: Counts | None = None) -> Loss:
-        """Return the loss of a batch, or of a part of one with these counts, in an update."""
         training, model = self.training, self.model
         with self.precision():
             return objective(
@@ -286,7 +285,6 @@ class TrainingRun:
         self.saved_at = time.monotonic()
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:
-        """Give a line of numbers to the journal."""
         self.journal.write(event, update=self.state.update, seconds=self.clock.seconds, values=values)
 
     def warn(self, text: str) -> None:
@@ -312,7 +310,6 @@ AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")
 
 
 def line_of(window: Mapping[str, float], sides: Iterable[Side]) -> dict[str, Value]:
-    """Return the line of metrics of the updates that a window sums up."""
     averaged = (*AVERAGED, *(f"{side}_steps" for side in sides))
     line: dict[str, Value] = {name: window[name] / window["updates"] for name in averaged}
     return line | {f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")}
@@ -340,7 +337,6 @@ def collapsed(run: TrainingRun, traces: Mapping[Side, Trace], *, updates: int) -
 
 
 def status(run: TrainingRun, values: Mapping[str, float], sides: Iterable[Side]) -> UpdateStatus:
-    """Return what a display shows of the last update, which has these values."""
     state, seconds = run.state, run.clock.seconds
     return UpdateStatus(
         update=state.update,

@@ -205,7 +205,6 @@ class RunConfig:
             yield "training.parallel", "one process trains; torchrun starts several"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; the data carry the name of their task under "task"."""
         return {
             "recipe": self.recipe,
             "data": {"task": task_name(self.data), "fields": _plain(self.data)},
@@ -231,7 +230,6 @@ class RunConfig:
         )
 
     def digest(self) -> str:
-        """Return 12 hexadecimal digits that change with every field."""
         return digest(self.to_dict())
 
     @classmethod
@@ -241,11 +239,9 @@ class RunConfig:
 
 
 def digest(settings: dict[str, Any]) -> str:
-    """Return the digest of a run's configuration as `RunConfig.to_dict` returns it."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _plain(fields: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text."""
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(fields), default=Path.as_posix))
     return plain

@@ -45,7 +45,6 @@ class WeightSelection:
             self.running[name].lerp_(tensor, share)
 
     def add(self, weights: dict[str, Tensor]) -> None:
-        """Add the weights of a validation to those whose mean is a candidate."""
         self.last.append(weights)
 
     def average(self) -> dict[str, Tensor] | None:
@@ -79,12 +78,10 @@ class WeightSelection:
 
 
 def copy_weights(model: Pretrained) -> dict[str, Tensor]:
-    """Return a copy of all weights on the CPU."""
     return {name: whole(tensor.detach()).to("cpu", copy=True) for name, tensor in model.tensors().items()}
 
 
 def load_weights(model: Pretrained, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors of all names into the model."""
     own = model.tensors()
     assert own.keys() == tensors.keys(), "weights of another model"
     for name, tensor in own.items():

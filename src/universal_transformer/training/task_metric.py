@@ -36,7 +36,6 @@ class TaskScore:
 
     @property
     def rank(self) -> float:
-        """Smaller is better."""
         return self.value if scores()[self.name].best == "low" else -self.value
 
     @property

@@ -49,7 +49,6 @@ class ValidationScore:
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
 
     def values(self) -> dict[str, Value]:
-        """Return the values of a line of metrics."""
         values: dict[str, Value] = {"cross_entropy": self.cross_entropy, "error": self.error}
         values |= {"mean_steps": self.mean_steps} | {f"{side}_steps": mean for side, mean in self.steps.items()}
         if (metric := self.metric) is not None:
@@ -124,7 +123,6 @@ class Validation:
         )
 
     def restore(self, *, seconds: float) -> None:
-        """Continue after so many seconds of training."""
         if self.metric is not None:
             self.metric.spent = SHARE * seconds
 

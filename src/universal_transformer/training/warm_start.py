@@ -100,7 +100,6 @@ def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec[Any, Any]]:
 
 
 def _copy_rows(tensor: Tensor, other: Tensor, *, ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """Copy the rows of tokens that both lists have; return their number."""
     places = {token: index for index, token in enumerate(theirs)}
     pairs = [(index, places[token]) for index, token in enumerate(ours) if token in places]
     if pairs:

@@ -53,17 +53,14 @@ METRICS: dict[str, type[Metric]] = {
 
 
 def metric_of(task: Task) -> Metric:
-    """Return the metric of a task."""
     check_metric(task.metric, where=f"task {task.name}: metric")
     return METRICS[task.metric](task)
 
 
 def check_metric(name: str, *, where: str) -> None:
-    """UserError for a name that is not in `METRICS`."""
     if name not in METRICS:
         raise UserError(f"{where}: expected one of {listed(METRICS)}, found {show(name)}")
 
 
 def scores() -> dict[str, Score]:
-    """Return every score that a metric computes, by its name."""
     return {score.name: score for metric in METRICS.values() for score in metric.shown}

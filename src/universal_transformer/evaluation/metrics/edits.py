@@ -26,7 +26,6 @@ class WordErrors(WrittenText):
         levenshtein()
 
     def units(self, text: str) -> Sequence[str]:
-        """What is counted."""
         return text.split()
 
     def of_text(self, text: str, example: Example) -> ScoreSums:

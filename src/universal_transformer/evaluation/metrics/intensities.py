@@ -129,7 +129,6 @@ class Intensities(Metric):
 
 
 def _classes(levels: int) -> int:
-    """Return how many classes a neighbour can have."""
     return levels if levels <= FEW else 4
 
 

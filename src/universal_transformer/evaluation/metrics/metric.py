@@ -71,7 +71,6 @@ class Metric(ABC):
         """UserError if a package that the metric needs is missing."""
 
     def check(self, model: Model, options: DecodingOptions) -> None:
-        """UserError for a model or options that do not fit."""
         name, metric, config = self.task.name, self.task.metric, model.config
         scored, temperature = f"task {name} is scored by {metric}", options.sampling.temperature
         needed = f'needs architecture "{self.architecture}"; this model has "{config.architecture}"'
@@ -105,7 +104,6 @@ class Metric(ABC):
         """The scores of a group of examples, by the names of `shown`."""
 
     def shown_scores(self, sums: ScoreSums) -> dict[str, float]:
-        """The scores in the order of a report."""
         found = self.scores(sums)
         return {score.name: found[score.name] for score in self.shown if score.name in found}
 
@@ -146,5 +144,4 @@ class Metric(ABC):
 
 
 def share_changed(before: Sequence[int], after: Sequence[int]) -> float:
-    """The share of places with another prediction."""
     return sum(one != other for one, other in zip(before, after, strict=False)) / max(1, len(before))

@@ -69,7 +69,6 @@ class Words:
     """The tokenizer that is given to rouge-score."""
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the words of a text."""
         return "".join(map(_spaced, unicodedata.normalize("NFKC", text).casefold())).split()
 
 

@@ -49,5 +49,4 @@ class SequenceAccuracy(Written):
 
 
 def hits(given: Sequence[int], target: Sequence[int]) -> int:
-    """The number of places at which both have the same id."""
     return sum(left == right for left, right in zip(given, target, strict=False))

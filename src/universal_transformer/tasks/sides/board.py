@@ -39,7 +39,6 @@ class Cells(Side):
         return {"architecture": "tagger", "vocabulary.num_classes": 1 + self.side}
 
     def ids(self, cells: Sequence[int]) -> tuple[int, ...]:
-        """The ids of the cells of a board."""
         return tuple([BLANK + digit for digit in cells])
 
     def read_line(self, line: str, *, where: str) -> Example:

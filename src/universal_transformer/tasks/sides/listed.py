@@ -46,11 +46,9 @@ class Listed(Side):
 
     @cached_property
     def ids(self) -> Mapping[str, int]:
-        """The id of each name."""
         return {name: index for index, name in enumerate(self.listed, start=len(self.special))}
 
     def name(self, index: int) -> str:
-        """The name of an id."""
         place = index - len(self.special)
         return self.listed[place] if 0 <= place < len(self.listed) else self.nameless
 
@@ -186,7 +184,6 @@ class Names(Listed):
         return [name for names in self.lists for name in names]
 
     def encode(self, *names: str) -> tuple[int, ...]:
-        """The ids of names, with the end id."""
         return (*[self.ids[name] for name in names], END)
 
     def read_line(self, line: str, *, where: str) -> Example:
@@ -224,7 +221,6 @@ class Symbols(Listed):
         return self.symbols
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
-        """Turn characters into ids; a character that is no symbol is a UserError naming it."""
         try:
             return tuple(self.ids[character] for character in self._reverse_numbers(text))
         except KeyError as error:

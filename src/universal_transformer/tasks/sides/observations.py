@@ -30,12 +30,10 @@ class OfEpisode(Side):
 
     @property
     def world(self) -> Environment:
-        """The environment."""
         return ENVIRONMENTS[self.environment]
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of what is seen."""
         return tuple(self.world.features[place] for place in self._visible)
 
     @property

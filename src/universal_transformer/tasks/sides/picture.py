@@ -57,7 +57,6 @@ class PixelColumns(Side):
         return [self.columns(_named(self.pixels, text, place)) for text, place in zip(texts, places, strict=True)]
 
     def pixels(self, path: str | Path) -> NDArray[np.uint8]:
-        """Read a picture file, scaled to the height of the pictures of training."""
         return read_pixels(path, height=self.height, most_columns=self.most_columns)
 
     def picture(self, value: Frames) -> Pixels:
@@ -106,7 +105,6 @@ class Raster(Side):
         return read_pixels(path, height=self.side, width=self.side)
 
     def ids(self, pixels: Pixels) -> tuple[int, ...]:
-        """The ids of a picture."""
         return tuple((FIRST + pixels.astype(np.int64) * self.levels // 256).ravel().tolist())
 
     def picture(self, value: Sequence[int]) -> Pixels:

@@ -60,6 +60,5 @@ class Spoken(Side):
         return encode_wav(waveform(target * np.float32(SPREAD) + np.float32(MIDDLE), bands=SPOKEN))
 
     def render(self, target: Any) -> str:
-        """Sound is no text."""
         del target
         return ""
