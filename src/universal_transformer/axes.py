@@ -24,8 +24,10 @@ classes    what logits range over: words of a vocabulary, or answers
 ========== =====================================================================================
 """
 
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Bool as Bool
+from jaxtyping import Float as Float
+from jaxtyping import Int as Int
+from torch import Tensor as Tensor
 
 States = Float[Tensor, "batch position width"]
 Padding = Bool[Tensor, "batch position"]  # True where there is no token
@@ -41,24 +43,3 @@ Vectors = Float[Tensor, "*rows width"]
 Index = Int[Tensor, "row"]  # where rows come from or go to
 KeysAndValues = Float[Tensor, "row channel"]
 Scalar = Float[Tensor, ""]
-
-__all__ = [
-    "Bool",
-    "Float",
-    "Heads",
-    "Index",
-    "Int",
-    "KeysAndValues",
-    "Padding",
-    "PerPosition",
-    "PerRow",
-    "PerStep",
-    "Positions",
-    "Rows",
-    "Scalar",
-    "States",
-    "Tensor",
-    "Values",
-    "Vectors",
-    "Weights",
-]

@@ -161,6 +161,3 @@ def _help() -> str:
             "First steps: ut demo, or ut train stories; models that are trained already: ut models",
         )
     )
-
-
-__all__ = ["COMMANDS", "fail", "keep_freed_memory", "main"]

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.output import check_writable, is_first, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
-from universal_transformer.cli.shared_options import (
-    Answering,
-    File,
-    GivenArguments,
-    Name,
-    Reporting,
-    Scoring,
-)
+from universal_transformer.cli.shared_options import Answering, File, GivenArguments, Name, Reporting, Scoring
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL

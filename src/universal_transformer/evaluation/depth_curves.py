@@ -17,15 +17,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.calibration import (
-    Calibration,
-    Cost,
-    Goal,
-    LossKind,
-    Measure,
-    Point,
-    percent,
-)
+from universal_transformer.evaluation.calibration import Calibration, Cost, Goal, LossKind, Measure, Point, percent
 from universal_transformer.evaluation.measure import Progress, Selection, batches, select_examples
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value

@@ -14,12 +14,7 @@ import numpy as np
 
 from universal_transformer.evaluation.calibration import Calibration, Point, percent
 from universal_transformer.evaluation.metrics import scores
-from universal_transformer.evaluation.report import (
-    Report,
-    ScoreRow,
-    StepCounts,
-    show_steps,
-)
+from universal_transformer.evaluation.report import Report, ScoreRow, StepCounts, show_steps
 from universal_transformer.explore.canvas import (
     BLUE,
     GREEN,

@@ -27,9 +27,7 @@ from torch import nn
 from universal_transformer.axes import Float, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop.tensor2tensor_config import complete, config_from_hparams
-from universal_transformer.interop.tensor2tensor_parts import (
-    OfficialRecurrence,
-)
+from universal_transformer.interop.tensor2tensor_parts import OfficialRecurrence
 from universal_transformer.models.pretrained import check_shapes, fill
 from universal_transformer.models.universal import EncoderDecoder, LanguageModel
 from universal_transformer.typed import replaced

@@ -10,12 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.components import (
-    MOST_BLOCKS,
-    Architecture,
-    CoordinatesConfig,
-    OutputsConfig,
-)
+from universal_transformer.models.components import MOST_BLOCKS, Architecture, CoordinatesConfig, OutputsConfig
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.rules import Refusals

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from universal_transformer.members import Members
 from universal_transformer.recipes import digit_problems, puzzles, questions, senses, sequences, users_files
-from universal_transformer.recipes.start import Recipe
+from universal_transformer.recipes.start import Recipe as Recipe
 from universal_transformer.recipes.variants import changed, variants
 
 MAIN: Members[Recipe] = Members(
@@ -52,5 +52,3 @@ RECIPES: Members[Recipe] = Members(
     }
 )
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
-
-__all__ = ["MAIN", "RECIPES", "Recipe"]
