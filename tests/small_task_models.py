@@ -41,7 +41,7 @@ class Letters(Side):
         return {}
 
     def render(self, target):
-        return self.letters[target]
+        return "".join(self.letters[index] for index in target)
 
     def names(self, positions):
         return [str(token) for token in positions]

@@ -30,7 +30,16 @@ from universal_transformer.files import from_here, write_json, write_text
 from universal_transformer.manifest import MANIFEST, MODEL, read_manifest, seal
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE
-from universal_transformer.pretrained_models.card import Card, Origin, Sample, Stored, TrainingCode, page, read_card
+from universal_transformer.pretrained_models.card import (
+    HEADER,
+    Card,
+    Figures,
+    Origin,
+    Sample,
+    Stored,
+    TrainingCode,
+    read_card,
+)
 from universal_transformer.recipes.command import train_command
 from universal_transformer.runs.folder import CONFIG, METRICS
 from universal_transformer.runs.journal import ending, read_metrics
@@ -255,6 +264,78 @@ def card_of(name: str, folder: Path, *, origin: Origin, stored: Stored, limit: i
         stored=stored,
         files=read_manifest(folder / MODEL),
     )
+
+
+def page(card: Card) -> str:
+    """The card as Markdown, below `HEADER`."""
+    origin = card.origin
+    lines = [
+        f"# {card.name}",
+        "",
+        card.summary,
+        "",
+        card.usage,
+        "",
+        *_example(*card.example),
+        "",
+        "## Results",
+        "",
+        *_figures(card.figures),
+        "",
+        *([*(f"- {note}" for note in card.notes), ""] if card.notes else []),
+        "## Known failures",
+        "",
+        *(f"- {failure}" for failure in card.failures),
+        "",
+        "## Training",
+        "",
+        f"- Command: `{origin.command}`",
+        *([f"- {card.sequence}"] if card.sequence else []),
+        f"- Seed {origin.seed}; {origin.updates:,} updates; {card.parameters:,} parameters, stored as {card.stored}",
+        *(f"- {change}" for change in origin.changes),
+        *([f"- {card.recorded}"] if card.recorded else []),
+        *(f"- {'Continued' if place else 'Trained'} with {_code(code)}" for place, code in enumerate(origin.code)),
+        f"- Data: {card.data}",
+        f"- Licence: {card.licence}",
+        "",
+        "## Files",
+        "",
+        *_table(
+            ["file", "bytes", "SHA-256"],
+            [[name, f"{entry.bytes:,}", entry.sha256] for name, entry in card.files.items()],
+        ),
+    ]
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def _code(code: TrainingCode) -> str:
+    changes = " with changes" if code.clean is False else ""
+    versions = ", ".join(f"{name} {version}" for name, version in code.versions.items())
+    return f"commit {code.commit or 'unknown'}{changes}; {versions}"
+
+
+def _example(given: str, answer: str) -> list[str]:
+    answer = answer.replace("\n", " ")
+    if "\n" not in given:
+        return [f"Example: `{given}` gives `{answer}`."]
+    return ["Example, one fact a line:", "", "```text", given, "```", "", f"The answer is `{answer}`."]
+
+
+def _figures(figures: Figures) -> list[str]:
+    scores = list(dict.fromkeys(name for found in figures.values() for name in found if name != "count"))
+    rows = [
+        [
+            group or "all",
+            f"{found['count']:.0f}",
+            *(f"{found[score]:.4g}" if score in found else "" for score in scores),
+        ]
+        for group, found in figures.items()
+    ]
+    return _table(["test", "examples", *(score.replace("_", " ") for score in scores)], rows)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
 def write_card(card: Card, folder: Path) -> None:

@@ -140,8 +140,9 @@ class Passage(_KnownWords):
         words = _words(line, where)
         return Example(source=self.question(words), target=(), unknown=self.vocabulary.unknown(words))
 
-    def render(self, target: int) -> str:
-        return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)
+    def render(self, target: Sequence[int]) -> str:
+        (index,) = target
+        return SPECIAL[UNKNOWN] if index == NO_CLASS else self.vocabulary.word(index)
 
 
 def last_sentence(words: Sequence[str]) -> int:

@@ -72,9 +72,7 @@ def test_rows_to_predict_may_lack_what_is_answered():
     (found,) = input_lines([Line(1, "yes\ta b\tc")], texts, name="x.tsv")
     assert found == Line(1, "a b\tc")
     lines = [Line(1, '{"q": "a b", "more": 1}'), Line(2, '{"more": 1}')]
-    first, second = input_lines(
-        lines, Columns("source", "target", chosen="source=q,target=a"), name="x.jsonl"
-    )
+    first, second = input_lines(lines, Columns("source", "target", chosen="source=q,target=a"), name="x.jsonl")
     assert first.text == "a b"
     assert isinstance(second.fault, UserError)
 

@@ -13,7 +13,7 @@ from universal_transformer import load
 from universal_transformer.cli import main
 from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, PAGE, names
-from universal_transformer.pretrained_models.card import page, read_card
+from universal_transformer.pretrained_models.card import read_card
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "add_pretrained.py"
 TINY = ["--model.sizes.width", "16", "--model.sizes.filter-width", "16", "--training.max-updates", "2"]
@@ -116,4 +116,4 @@ def test_the_cards_of_the_package_have_the_present_descriptions(script):
             assert getattr(card, field) == getattr(described, field), (name, field)
         assert (card.failures, card.example[0]) == ([*described.failures], described.example)
         assert (card.sample.data, card.sample.limit) == (described.sample, described.limit)
-        assert (folder / name / PAGE).read_text() == page(card)
+        assert (folder / name / PAGE).read_text() == script.page(card)

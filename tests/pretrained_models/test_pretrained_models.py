@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from add_pretrained import page
 from universal_transformer import UserError, load, load_pretrained
 from universal_transformer.cli import main
 from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE, find, is_pretrained, names
-from universal_transformer.pretrained_models.card import HEADER, page, read_card
+from universal_transformer.pretrained_models.card import HEADER, read_card
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.run_config import RunConfig
 
