@@ -55,7 +55,7 @@ def test_every_target_is_what_python_computes(data):
             assert 0 <= int(target) < 10 ** (digits(source) + 1)
             assert target == str(int(target))
         assert min(example.source) >= 4
-        assert max(*example.source, *example.target) < task.model_fields["vocabulary.size"]
+        assert max(*example.source, *example.target) < task.codec.model_fields["vocabulary.size"]
 
 
 @every

@@ -58,7 +58,7 @@ def test_every_example_is_solved_and_ends(data):
         assert example.target[-1] == 2
         assert example.target.count(2) == 1
         assert min(example.source) >= 4
-        assert max(*example.source, *example.target) < task.model_fields["vocabulary.size"]
+        assert max(*example.source, *example.target) < task.codec.model_fields["vocabulary.size"]
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)

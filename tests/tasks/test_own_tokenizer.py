@@ -71,7 +71,7 @@ def test_padding_with_its_id_changes_no_loss(tmp_path, file, task):
 @pytest.mark.parametrize("task", ["pairs", "text"])
 def test_ids_are_those_of_the_file_and_answers_its_words(tmp_path, file, task):
     found = data_of(task, tmp_path, file).load()
-    fields = found.model_fields
+    fields = found.codec.model_fields
     assert (fields["vocabulary.padding_id"], fields["vocabulary.end_id"]) == (
         WORDS.index("[PAD]"),
         WORDS.index("[SEP]"),

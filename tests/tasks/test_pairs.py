@@ -333,7 +333,7 @@ def test_each_side_may_have_its_own_tokenizer(tmp_path):
     assert [task.codec.pieces(example) for example in task.train][:1] == [
         (["h", "e", "j", "<end>"], ["▁h", "▁e", "▁j", "<end>"])
     ]
-    assert task.model_fields["vocabulary.target_size"] == 4 + 4
+    assert task.codec.model_fields["vocabulary.target_size"] == 4 + 4
     task.codec.save(tmp_path)
     again = data(path, validation=path, tokenizer=str(tmp_path / "tokenizer.json")).load()
     assert again.codec.source == task.codec.source, "a vocabulary of a run keeps its ids"

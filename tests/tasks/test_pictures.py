@@ -30,9 +30,9 @@ def test_the_target_of_a_digit_is_its_pixels_row_by_row(side, levels, digits):
         assert example.target == tuple(FIRST + int(value) * levels // 256 for row in picture for value in row)
         assert task.codec.source.tokenizer.decode(example.source[:-1]).strip() == NAMES[digit] == example.group
         assert example.source[-1] == END
-    assert task.model_fields["outputs.columns"] == side
-    assert task.model_fields["generation.max_new_tokens"] == side**2
-    assert task.model_fields["vocabulary.target_size"] == FIRST + levels
+    assert task.codec.model_fields["outputs.columns"] == side
+    assert task.codec.model_fields["generation.max_new_tokens"] == side**2
+    assert task.codec.model_fields["vocabulary.target_size"] == FIRST + levels
 
 
 @pytest.mark.parametrize("levels", [2, 16, 256])

@@ -147,7 +147,7 @@ def test_the_default_is_whole(loaded_once):
     task = StoriesData().load()
     assert len(task.train) == 24_000
     assert (task.metric, task.notes) == ("error", ())
-    assert task.model_fields["vocabulary.num_classes"] == 6
+    assert task.codec.model_fields["vocabulary.num_classes"] == 6
     assert all(example.target >= 0 for example in task.test["test"])
     assert not any(1 in fact for example in task.test["test"] for fact in example.source)
 

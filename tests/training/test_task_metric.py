@@ -116,7 +116,7 @@ def test_a_score_that_is_only_shown_takes_a_twentieth_of_the_time(monkeypatch):
     """Each example takes a second; a part has one example more than all before it."""
     task = dataclasses.replace(tiny.task("encoder_decoder", count=80), metric="sequence")
     task = dataclasses.replace(task, validation=task.train)
-    model = build(replaced(tiny.model_config(), task.model_fields))
+    model = build(replaced(tiny.model_config(), task.codec.model_fields))
     shown = TaskMetric.of(task, TrainingConfig(max_updates=1))
     now, asked = 0.0, []
 

@@ -20,6 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.tensors import batch_of
 from universal_transformer.explore.canvas import label
+from universal_transformer.models.call import DepthOptions
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
 from universal_transformer.tasks.codec import Codec
@@ -117,9 +118,8 @@ def examine(model: Model, codec: Codec[Any, Any], example: Example, *, options: 
         output_steps=output_steps,
     )
     with evaluating(model):
-        if not config.decodes:
-            return _classified(story, model, codec, example, answer, options=options)
-        return _written(story, model, codec, example, answer, options=options)
+        complete = _written if config.decodes else _classified
+        return complete(story, model, codec, example, answer, options.depth)
 
 
 def choose_examples(model: Model, task: Task, *, count: int = 1, options: DecodingOptions = DEFAULTS) -> list[Example]:
@@ -152,13 +152,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1, options: Decodi
 
 
 def _classified(
-    story: Story,
-    model: Model,
-    codec: Codec[Any, Any],
-    example: Example,
-    answer: Prediction,
-    *,
-    options: DecodingOptions,
+    story: Story, model: Model, codec: Codec[Any, Any], example: Example, answer: Prediction, depth: DepthOptions
 ) -> Story:
     """Return a story with its probability, and the attention of the source positions."""
     text, truth, log_probability = answer.text, example.target, answer.score
@@ -166,7 +160,7 @@ def _classified(
         scored = [place for place, index in enumerate(ids_of(example.target)) if index != PADDING]
         classes = [index if place in scored else PADDING for place, index in enumerate(answer.written)]
         text, log_probability = codec.render(classes), sum(answer.output[place].score or 0.0 for place in scored)
-    output = model(_source(example, model), keep=Kept(attention=True), **vars(options.depth))
+    output = model(_source(example, model), keep=Kept(attention=True), **vars(depth))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
     order = list(codec.source.reading_order(len(story.labels)))
@@ -185,13 +179,7 @@ def _classified(
 
 
 def _written(
-    story: Story,
-    model: Model,
-    codec: Codec[Any, Any],
-    example: Example,
-    answer: Prediction,
-    *,
-    options: DecodingOptions,
+    story: Story, model: Model, codec: Codec[Any, Any], example: Example, answer: Prediction, depth: DepthOptions
 ) -> Story:
     """Return a story with the true answer, and the picture or the frames that were read or written."""
     if isinstance(example.target, np.ndarray):
@@ -208,7 +196,7 @@ def _written(
         return replace(story, answer=right)
     source = _source(example, model)
     written = torch.tensor([[*answer.written, *([end] if answer.finished else [])]], device=source.device)
-    output = model(source, written, keep=Kept(attention=True), **vars(options.depth))
+    output = model(source, written, keep=Kept(attention=True), **vars(depth))
     assert output.decoder is not None
     assert output.decoder.cross_attention is not None
     attention = output.decoder.cross_attention[-1, 0].mean(dim=0).float().cpu().numpy()

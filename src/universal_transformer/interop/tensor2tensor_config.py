@@ -152,36 +152,37 @@ class Unsupported(UserError):  # noqa: N818 - not every refusal is a mistake
     """An official model that this package does not have: the message names the hyper-parameter and its value."""
 
 
-DEFAULTS: dict[str, Any] = {
-    "act_epsilon": 0.01,
-    "act_halting_bias_init": 1.0,
-    "act_loss_weight": 0.01,
-    "add_sru": False,
-    "add_position_timing_signal": True,
-    "add_step_timing_signal": True,
-    "add_ffn_unit_to_the_transition_function": False,
-    "attention_dropout": 0.0,
-    "couple_carry_transform_gates": True,
-    "depth_embedding": True,
-    "dwa_elements": True,
-    "gates_inputs": "i",
-    "layer_prepostprocess_dropout": 0.0,
-    "layer_postprocess_sequence": "da",
-    "layer_preprocess_sequence": "n",
-    "lstm_forget_bias": 1.0,
-    "mix_with_transformer": "none",
-    "multiply_embedding_mode": "sqrt_depth",
-    "norm_epsilon": 1e-6,
-    "num_inrecurrence_layers": 1,
-    "num_mixedin_layers": 2,
-    "relu_dropout": 0.0,
-    "shared_embedding": False,
-    "shared_embedding_and_softmax_weights": True,
-    "use_memory_as_final_state": False,
-    "use_pad_remover": True,
-    "use_target_space_embedding": True,
+DEFAULTS: dict[str, tuple[Any, str]] = {
+    "act_epsilon": (0.01, ""),
+    "act_halting_bias_init": (1.0, "halting.bias"),
+    "act_loss_weight": (0.01, ""),
+    "add_sru": (False, "tensor2tensor.sru"),
+    "add_position_timing_signal": (True, ""),
+    "add_step_timing_signal": (True, ""),
+    "add_ffn_unit_to_the_transition_function": (False, "tensor2tensor.ffn_in_transition"),
+    "attention_dropout": (0.0, "attention.dropout"),
+    "couple_carry_transform_gates": (True, "tensor2tensor.coupled_gates"),
+    "depth_embedding": (True, "tensor2tensor.depth_embedding"),
+    "dwa_elements": (True, "tensor2tensor.dwa_elements"),
+    "gates_inputs": ("i", "tensor2tensor.gates_inputs"),
+    "layer_prepostprocess_dropout": (0.0, "step.dropout"),
+    "layer_postprocess_sequence": ("da", ""),
+    "layer_preprocess_sequence": ("n", ""),
+    "lstm_forget_bias": (1.0, "tensor2tensor.lstm_forget_bias"),
+    "mix_with_transformer": ("none", ""),
+    "multiply_embedding_mode": ("sqrt_depth", ""),
+    "norm_epsilon": (1e-6, "step.norm_epsilon"),
+    "num_inrecurrence_layers": (1, ""),
+    "num_mixedin_layers": (2, ""),
+    "relu_dropout": (0.0, "transition.dropout"),
+    "shared_embedding": (False, ""),
+    "shared_embedding_and_softmax_weights": (True, "outputs.tie_output"),
+    "use_memory_as_final_state": (False, "tensor2tensor.ends_with_memory"),
+    "use_pad_remover": (True, "tensor2tensor.zero_padding"),
+    "use_target_space_embedding": (True, ""),
 }
-"""What ``universal_transformer_base`` gives to the hyper-parameters that are read, those of ``KINDS`` left out."""
+"""What ``universal_transformer_base`` gives to the hyper-parameters that are read, those of ``KINDS`` left out, and the
+field of ours that has the same value, if there is one."""
 NORMS: dict[tuple[str, str], str] = {
     ("n", "da"): "pre",
     ("n", "a"): "pre",
@@ -228,7 +229,9 @@ def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(hparams, Mapping):
         raise UserError(f"hyper-parameters: found {show(hparams)}; expected an object of names and values")
-    full = {**DEFAULTS, **{name: values[0] for name, values in KINDS.items()}}
+    full = {name: default for name, (default, _) in DEFAULTS.items()} | {
+        name: found[0] for name, found in KINDS.items()
+    }
     for name, default in full.items():
         none = {int: 0, str: "none"}.get(type(default))
         kind: Any = type(default) if none is None else (NumberOf if none == 0 else str) | None
@@ -289,39 +292,25 @@ def config_from_hparams(
         "architecture": architecture,
         "vocabulary.end_id": 1,
         "inputs.scale_embeddings": full["multiply_embedding_mode"] == "sqrt_depth",
-        "outputs.tie_output": full["shared_embedding_and_softmax_weights"],
         "sizes": Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
         "coordinates.position": "sinusoidal" if every_step or full["pos"] == "timing" else "none",
         "coordinates.step": step_signal if full["add_step_timing_signal"] else "none",
         "coordinates.injection": "every_step" if every_step else "input",
-        "attention.dropout": full["attention_dropout"],
         "transition.kind": {"fc": "feed_forward", "sepconv": "separable_convolution"}[full["transformer_ffn_type"]],
-        "transition.dropout": full["relu_dropout"],
         "step.norm": NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
-        "step.norm_epsilon": full["norm_epsilon"],
-        "step.dropout": full["layer_prepostprocess_dropout"],
         "step.blocks": 1 if full["recurrence_type"] in ("gru", "lstm") else full["num_inrecurrence_layers"],
         "depth.max_steps": full["act_max_steps" if halts else "num_rec_steps"],
         "halting.side": "both" if halts else "none",
         "halting.threshold": 1.0 - full["act_epsilon"],
-        "halting.bias": full["act_halting_bias_init"],
         "halting.output": "mean" if full["act_type"] == "accumulated" else "interpolate",
         "halting.scope": "sequence" if together else "position",
         "tensor2tensor.concatenate_coordinates": every_step and full["add_or_concat_timing_signal"] == "concat",
         "tensor2tensor.shift_positions_by_step": shifted,
         "tensor2tensor.plain_layers_before": full["num_mixedin_layers"] if "before_ut" in mixed else 0,
         "tensor2tensor.plain_layers_after": full["num_mixedin_layers"] if "after_ut" in mixed else 0,
-        "tensor2tensor.sru": full["add_sru"],
-        "tensor2tensor.zero_padding": full["use_pad_remover"],
         "tensor2tensor.recurrence": "basic" if halts else full["recurrence_type"],
-        "tensor2tensor.gates_inputs": full["gates_inputs"],
-        "tensor2tensor.coupled_gates": full["couple_carry_transform_gates"],
-        "tensor2tensor.depth_embedding": full["depth_embedding"],
-        "tensor2tensor.dwa_elements": full["dwa_elements"],
-        "tensor2tensor.lstm_forget_bias": full["lstm_forget_bias"],
-        "tensor2tensor.ends_with_memory": full["use_memory_as_final_state"],
-        "tensor2tensor.ffn_in_transition": full["add_ffn_unit_to_the_transition_function"],
     }
+    fields |= {path: full[name] for name, (_, path) in DEFAULTS.items() if path}
     if architecture == "language_model" or not full["use_target_space_embedding"]:
         fields["tensor2tensor.num_target_spaces"] = 0
     return replaced(PRESET, fields)

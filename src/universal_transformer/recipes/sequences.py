@@ -21,22 +21,19 @@ def parsing() -> RunConfig:
 
 def summaries() -> RunConfig:
     """Summaries of texts: --data.train FILE (as for pairs); without it, synthetic reports and their summaries."""
-    data = PairsData(vocabulary_size=4000, metric="rouge", synthetic="summaries")
-    return start("summaries", data, _GENERATED)
+    return start("summaries", PairsData(vocabulary_size=4000, metric="rouge", synthetic="summaries"), _GENERATED)
 
 
 def records() -> RunConfig:
     """Fields of a text: --data.train FILE (as for pairs); without it, synthetic orders and their records."""
-    data = PairsData(vocabulary_size=1000, metric="sequence", synthetic="records")
-    return start("records", data, _GENERATED)
+    return start("records", PairsData(vocabulary_size=1000, metric="sequence", synthetic="records"), _GENERATED)
 
 
 def treatments() -> RunConfig:
     """Treatments of a patient's record: --data.train FILE (as for pairs); without it, synthetic records of invented
     patients. No medical device.
     """
-    data = PairsData(vocabulary_size=1000, metric="sequence", synthetic="treatments")
-    return start("treatments", data, _GENERATED)
+    return start("treatments", PairsData(vocabulary_size=1000, metric="sequence", synthetic="treatments"), _GENERATED)
 
 
 MAIN = named(parsing, summaries, records, treatments)

@@ -119,7 +119,7 @@ def load_task(run: Run) -> Task:
     may_miss = ("tokenizer", *unscored, *(f"{part}_target" for part in unscored))
     data = with_found_files(run.config, run.folder, may_miss=may_miss).data
     task = data.load(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
-    _check_sizes(run, task.model_fields, what="the data have changed since training")
+    _check_sizes(run, task.codec.model_fields, what="the data have changed since training")
     return task
 
 

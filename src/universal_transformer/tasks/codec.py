@@ -37,7 +37,7 @@ class Codec(Generic[Source, Target]):
 
     @property
     def model_fields(self) -> Mapping[str, Any]:
-        """Fields of a model's configuration that follow from both sides, by dotted path."""
+        """Fields of a model's configuration that follow from both sides, by path: ``{"vocabulary.size": 40}``."""
         none = dict.fromkeys(("vocabulary.size", "vocabulary.target_size", "vocabulary.num_classes"))
         fields = {**none, **self.target.target_fields, **self.source.source_fields}
         return fields | ({"vocabulary.target_size": None} if self.source is self.target else {})

@@ -114,18 +114,13 @@ class Task:
     episodes: Mapping[str, Episodes] = field(default_factory=dict)
     """Of the metric "actions": episodes in which a model acts, by part or test set."""
 
-    @property
-    def model_fields(self) -> Mapping[str, Any]:
-        """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
-        return self.codec.model_fields
-
     def configure(self, model: Model) -> Model:
         """Return the configuration with the fields that the data determine filled in.
 
         UserError for a field that has another value already, neither its default nor that of the data. Only the limit
         of the length of an answer may be chosen: the data decide where it is 0.
         """
-        fields = {**SPECIAL_IDS, **self.model_fields}
+        fields = {**SPECIAL_IDS, **self.codec.model_fields}
         default = type(model)()
         for path, value in fields.items():
             given = attrgetter(path)(model)
@@ -143,17 +138,17 @@ class Task:
         The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
         its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
         """
-        if self.model_fields.get("architecture") in ("classifier", "tagger"):
+        architecture = self.codec.model_fields.get("architecture")
+        if architecture in ("classifier", "tagger"):
             return None
         if isinstance(self.train, MappedExamples):
             longest = self.train.longest_target
         else:
             examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
             longest = max((len(one.target) for one in examples if not isinstance(one.target, int)), default=0)
-        continues = self.model_fields.get("architecture") == "language_model"
         if not longest:
             return None
-        return longest if continues else longest + longest // 4 + 10
+        return longest if architecture == "language_model" else longest + longest // 4 + 10
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from universal_transformer.data.example import Example, ids_of, spread, target_size
-from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.tasks.task import Task
+from universal_transformer.training.run_config import AnyModelConfig
 
 SAMPLE = 10_000
 """Lengths and unknown tokens are those of so many examples of a part, evenly spread."""

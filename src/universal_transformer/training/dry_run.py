@@ -53,9 +53,8 @@ from universal_transformer.training.randomness import repeatable
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
-    from universal_transformer.kinds import AnyModelConfig
     from universal_transformer.tasks.task import Task
-    from universal_transformer.training.run_config import RunConfig, TrainingConfig
+    from universal_transformer.training.run_config import AnyModelConfig, RunConfig, TrainingConfig
 
 EXAMPLES = 4096
 """Batches are made of a sample of this many training examples."""

@@ -18,14 +18,13 @@ from torch import nn
 
 from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import read_json, show_path
-from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.model_config import ModelConfig, config_from_dict
 from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.step_config import HaltingConfig
 from universal_transformer.rules import choices_of
 from universal_transformer.training.optimizer import fraction_done
-from universal_transformer.training.run_config import RunConfig, TrainingConfig
+from universal_transformer.training.run_config import AnyModelConfig, RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
 from universal_transformer.typed import listed, replaced
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.errors import UserError, refuse, refuse_fields
 from universal_transformer.files import read_json
-from universal_transformer.kinds import AnyModelConfig
-from universal_transformer.models.model_config import config_from_dict
+from universal_transformer.models.model_config import ModelConfig, config_from_dict
 from universal_transformer.rules import Refusals, Unread
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
@@ -29,6 +29,7 @@ from universal_transformer.typed import (
     typed,
 )
 
+AnyModelConfig = ModelConfig | LstmConfig | NeuralGpuConfig
 MOST_SELECTED = 200
 MAX_SEED = 2**63 - 1
 """The largest seed that torch accepts."""
