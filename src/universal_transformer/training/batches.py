@@ -184,7 +184,7 @@ def _count(model: Model, batch: Batch) -> Tensor:
         targets = batch.target != batch.ignored
     counted = config.ponders_padding
     encoder = decoder = targets.new_zeros((1,))
-    if config.max_steps and batch.source is not None:
+    if config.max_steps and config.reads and batch.source is not None:
         encoder = model.source.input.padding(batch.source).logical_not() | counted
     if frames:
         decoder = ~join_blank(~targets, stride=config.outputs.stride)
