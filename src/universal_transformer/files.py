@@ -4,8 +4,6 @@ A file with LF, CRLF, a byte order mark or no final newline gives the same lines
 (`str.splitlines` would also split at U+2028, a vertical tab and more); one ``\r`` before it is dropped.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -3,8 +3,6 @@
 safetensors has no checksum of its own data, so a flipped bit in a weight would otherwise be read as another weight.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Registries of the members of a kind, which are completed when they are asked for more than the library has."""
 
-from __future__ import annotations
-
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from typing import TypeVar

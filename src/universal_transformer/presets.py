@@ -1,7 +1,5 @@
 """Complete configurations by name: the choices of the paper and of the authors' code, in the paper's sizes."""
 
-from __future__ import annotations
-
 from universal_transformer.errors import refusal
 from universal_transformer.interop import tensor2tensor_config
 from universal_transformer.models.model_config import ModelConfig

@@ -1,7 +1,5 @@
 """From a configuration of any kind, or the folder of a saved model, to the model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from universal_transformer.files import show_path

@@ -4,8 +4,6 @@ A dataclass declares types and ranges, ``batch_tokens: Annotated[int, Range(1)]`
 of that type, `check` looks at the fields of an object that exists. Both name the field, what it expects and the value.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Configurations of the baselines. Needs no torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 

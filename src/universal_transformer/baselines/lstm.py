@@ -12,8 +12,6 @@ Translation", section 3.1), without input feeding, so that a whole target is one
 ======================================= ============================================================
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

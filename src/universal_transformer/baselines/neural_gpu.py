@@ -17,8 +17,6 @@ Every row of a batch has its own n, ``symbols + output_extra``: it takes n steps
 zero at every step, as the border of the image is. So a row's output depends on no other row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +35,7 @@ from universal_transformer.nn.trace import Trace
 Image = Float[Tensor, "batch width column place"]
 
 
-def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
+def gate(logits: Float[Tensor, "..."], *, cutoff: float) -> Float[Tensor, "..."]:
     """``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)``; ``c = 1`` is the plain sigmoid."""
     return (cutoff * logits.sigmoid() - (cutoff - 1.0) / 2).clamp(0.0, 1.0)
 

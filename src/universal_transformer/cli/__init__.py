@@ -1,7 +1,5 @@
 """The command line ``ut``: parses, calls, prints. A command is imported when it is used."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import os

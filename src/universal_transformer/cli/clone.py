@@ -1,7 +1,5 @@
 """What stands beside the library in a clone and is not installed: the packages `paper` and `benchmarks`."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata

@@ -1,7 +1,5 @@
 """``ut demo``: train, calibrate, test and plot stories; after an interruption, the next call continues."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The fields of the configuration of a run as options: ``--group.field value``, read by the one parser."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any

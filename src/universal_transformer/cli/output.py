@@ -1,7 +1,5 @@
 """What commands print and return: exit codes, lines for people, one-line errors. Imports no large package."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ same. A boolean field has two options, ``--model.step.tied`` and ``--model.step.
 of one line.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

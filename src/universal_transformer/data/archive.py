@@ -1,7 +1,5 @@
 """Files from a ``.tar.gz`` or ``.tar.xz`` of someone else, as bytes within limits of size: nothing is written."""
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 import zlib

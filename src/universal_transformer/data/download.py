@@ -5,8 +5,6 @@ the first download is written to ``first-seen.json`` in the folder of the data s
 archive only the files of the registry are extracted, each within a limit of size, to a path that this module chooses.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

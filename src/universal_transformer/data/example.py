@@ -1,7 +1,5 @@
 """An example: the input and the expected output of a model as plain numbers, without torch."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -13,8 +13,6 @@ The phases are those of a signal whose spectrum has nearly these energies (Griff
 The slices of ``T`` before the first frame and after the last one are free: they take the values of ``R``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

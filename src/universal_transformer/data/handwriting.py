@@ -4,8 +4,6 @@ The parts are a permutation of all digits, in the order of the files: 8,000 to t
 They are a sample of MNIST and not its test set, so that no figure compares with published ones.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,8 +4,6 @@ Sizes are read from the head of a file and refused before anything is decoded, s
 memory.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The official split is by the number of a recording: 0 to 4 are the test, 5 to 49
 validation. The recordings lie in the folder ``recordings``, or in ``recordings.tar.xz``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

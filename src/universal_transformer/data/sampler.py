@@ -1,7 +1,5 @@
 """Batches of examples of similar length under a limit of tokens; a function of the seed and the epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ checked before it is read: memory is bounded, and a file that is cut short is re
 without an error).
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -6,8 +6,6 @@ Null means that no copy was available: the hash of the first download is recorde
 with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product

@@ -4,8 +4,6 @@ A file has stories of numbered lines, ``ID statement`` or ``ID question<TAB>answ
 a new story. The facts of a question are all earlier statements of its story.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One look at all lines or rows of a source: how many they are, a sample of them, and the last ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

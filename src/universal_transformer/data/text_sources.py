@@ -1,7 +1,5 @@
 """Where the lines of a text come from: a file, the files of a folder in sorted order, or a data set of the hub."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

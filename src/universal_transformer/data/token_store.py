@@ -5,8 +5,6 @@ types of the arrays, and the manifest of all files. It is written under another 
 Nothing of it is read before its content is compared with the manifest.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -8,8 +8,6 @@ well-known models or of this program, and no padding and no truncation. Together
 times as long.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

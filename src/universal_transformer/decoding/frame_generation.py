@@ -1,7 +1,5 @@
 """Frames, such as those of a sound, written from left to right until the model stops."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """How a model is run: the depth of a call, and how output is generated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 The paper (section 3.1) says that it begins uniform, and becomes sharper in later steps around the supporting facts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from math import log

@@ -20,8 +20,6 @@ and also where they stop after one step.
 ``results/studies/collapse_warnings.md`` and ``fake_collapse.md`` compare the thresholds with all recorded runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -4,8 +4,6 @@ The model itself runs with each setting. A simulation from the states of full de
 positions stop one by one, others see the last state of a position that has stopped.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence

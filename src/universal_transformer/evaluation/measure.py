@@ -1,7 +1,5 @@
 """A model and a task give a report: scores, and the number of steps that positions took."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import defaultdict

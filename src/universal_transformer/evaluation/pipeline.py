@@ -1,7 +1,5 @@
 """A trained model with its codec: text to answers in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

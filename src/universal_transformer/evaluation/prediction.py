@@ -1,7 +1,5 @@
 """Raw input to answers: what ``ut predict`` prints, with the steps of the words that a user wrote."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from abc import ABC, abstractmethod

@@ -8,8 +8,6 @@ first that is not accepted: then all accepted risks are within the tolerance wit
 for early exits by Confident Adaptive Language Modeling, Schuster et al. 2022, arXiv 2207.07061).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Settings of depth below that of training, by the rule that ends it. `ut calibrate` tries them in a fixed order."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

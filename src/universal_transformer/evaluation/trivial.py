@@ -1,7 +1,5 @@
 """What the training targets say by themselves: the statistics of answers that need no model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

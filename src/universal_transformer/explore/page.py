@@ -1,7 +1,5 @@
 """Parts of a self-contained HTML page: no script, no other files, all text escaped."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """One example in detail: the label, the number of steps and the attention of each position."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from math import exp

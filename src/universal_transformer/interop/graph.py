@@ -4,8 +4,6 @@ An exported model is the forward pass with given targets. Its inputs are ids; it
 every position. Numbers of rows and positions are free.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import warnings

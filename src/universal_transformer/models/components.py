@@ -3,8 +3,6 @@
 ``rules`` of a component yields what does not fit together with the rest of a configuration.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

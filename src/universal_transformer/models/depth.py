@@ -1,7 +1,5 @@
 """From a configuration to the recurrence of one side of a model."""
 
-from __future__ import annotations
-
 import dataclasses
 from pkgutil import resolve_name
 from typing import Any

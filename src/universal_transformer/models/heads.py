@@ -1,7 +1,5 @@
 """Heads: from the states of a source to logits of classes, of a whole sequence or of each position."""
 
-from __future__ import annotations
-
 import math
 
 import torch

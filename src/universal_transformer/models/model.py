@@ -14,8 +14,6 @@ model                      source target what is predicted
 Evaluation, decoding and training use models of every kind, baselines included, through :class:`Model` alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module

@@ -6,8 +6,6 @@
 that concern it. This module has the whole.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from operator import attrgetter

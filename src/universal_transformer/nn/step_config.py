@@ -3,8 +3,6 @@
 A field names its decision (D1 to D18 of ``docs/model.md``). The default is the paper's choice.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -13,8 +13,6 @@ file                     what it holds
 ``tools/add_pretrained.py`` makes such a folder from a run.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The card of a pretrained model: what it does, how it was made, what it scores, and where it fails."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@
 A base is its differences from a common start (`start`). Variants are made from bases (`variants`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from universal_transformer.members import Members

@@ -1,7 +1,5 @@
 """Problems on digits (table 4, and parity, sorting and multiplication), trained on sources of up to 40 symbols."""
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import Changes, constant_rate, family, start
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.digits import PROBLEMS, Problem

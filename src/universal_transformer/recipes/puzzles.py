@@ -1,7 +1,5 @@
 """Sudoku boards of three sizes: one class a cell, by steps that all have a loss."""
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import Changes, constant_rate, named, start
 from universal_transformer.tasks import SudokuData
 from universal_transformer.training.run_config import RunConfig

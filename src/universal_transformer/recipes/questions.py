@@ -1,7 +1,5 @@
 """Questions about stories: the embedded default, and table 1 (bAbI)."""
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import Changes, constant_rate, named, start
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.run_config import RunConfig

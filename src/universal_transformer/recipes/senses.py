@@ -1,7 +1,5 @@
 """Sound, pictures and actions: spoken digits, handwritten digits, classic control."""
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import Changes, named, start
 from universal_transformer.tasks import CaptionsData, ControlData, PicturesData, PlansData, SpeechData, VoiceData
 from universal_transformer.training.run_config import RunConfig

@@ -1,7 +1,5 @@
 """Text to trees, summaries, records and treatments."""
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import named, start
 from universal_transformer.tasks import PairsData, ParsingData
 from universal_transformer.training.run_config import RunConfig

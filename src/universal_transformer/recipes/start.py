@@ -1,7 +1,5 @@
 """The common start: a recipe is a name, its data, and its differences from this model and this training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from universal_transformer.models.components import DepthConfig

@@ -3,8 +3,6 @@
 The defaults were chosen by measurements: ``results/studies/own_file_defaults.md``, ``results/studies/public_data.md``.
 """
 
-from __future__ import annotations
-
 from universal_transformer.recipes.start import named, start
 from universal_transformer.tasks import LabelledData, PairsData, TaggedData, TextData
 from universal_transformer.training.run_config import RunConfig

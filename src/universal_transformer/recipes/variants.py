@@ -1,7 +1,5 @@
 """One task, several models: each variant takes a configuration and returns it with another model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 

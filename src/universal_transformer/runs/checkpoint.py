@@ -3,8 +3,6 @@
 Loading accepts only files that agree with the manifest, and so checks nothing else.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """The files that a run in progress writes: metrics.jsonl and checkpoints."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Training from a configuration to a model on disk."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

@@ -4,8 +4,6 @@
 from outside the package by ``TASKS["name"] = MyData`` before a run is trained or read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from universal_transformer.errors import UserError

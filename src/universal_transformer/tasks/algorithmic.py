@@ -5,8 +5,6 @@
 to their first. Users read and write them as usual: the codec turns them around.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property, partial

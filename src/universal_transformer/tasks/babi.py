@@ -3,8 +3,6 @@
 Weston et al., "Towards AI-complete question answering: a set of prerequisite toy tasks", 2015.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

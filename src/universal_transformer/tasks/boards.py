@@ -4,8 +4,6 @@ A board is a tuple of digits, row by row, with 0 for a blank cell. The symmetrie
 band, bands, columns of a stack, stacks, and (where boxes are square) rows with columns.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ captions are the digits that they show. A row joins digits of one part of the da
 random; those of validation and test are not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ An encoder sees its whole source, so that each step of an episode is an example 
 positions of an episode at once would see what follows.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ multiplication ``95*7``    ``665``   a long number times a short one
 ============== =========== ========= =======================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate

@@ -4,8 +4,6 @@ An expert is a rule over positions and velocities. It needs no history, and it i
 velocities learns from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ Classes are those of a task, because a name may have a part of its own in anothe
 kitchen). This is ours; the paper trains on the published stories alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """Questions about stories as examples: the codec of facts and answers, which bAbI and the generated stories share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ verbs, and sentences, nouns, verbs and adjectives are coordinated, so that many 
 words do not say which is meant, so that no parser is always right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from random import Random
 from typing import NamedTuple

@@ -5,8 +5,6 @@ labels of the training file. A text ends with the id of ``<end>``. A row can hav
 hypothesis: ``<end>`` separates them, and each has a segment embedding.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

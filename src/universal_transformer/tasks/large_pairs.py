@@ -3,8 +3,6 @@
 In memory are a sample of the rows, those that are held out, and the rows that are encoded together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any

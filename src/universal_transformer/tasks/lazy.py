@@ -1,7 +1,5 @@
 """Examples that are made one by one when they are asked for, mapped from disk, or read as a whole when the first is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import overload

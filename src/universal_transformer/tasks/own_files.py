@@ -4,8 +4,6 @@ Without a validation file, a part of the training table is held out. A run keeps
 when the training file has changed or is gone.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The data are one file of ``source<TAB>target``, one of JSON lines ``{"source": â
 same number of lines. Source and target end with the id of ``<end>``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -4,8 +4,6 @@ The source has a token for each word. The target has the tokens of `trees`, a wo
 id. What is said to a user has the words again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice

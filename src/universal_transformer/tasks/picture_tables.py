@@ -3,8 +3,6 @@
 A picture is a file, named from the folder of the captions file.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Without files of your own, the captions are "a zero" to "a nine" and the picture
 pixel, without an end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

@@ -6,8 +6,6 @@ actions of its answer before it looks again. Examples are from episodes with a s
 picture tells of an action at random that is still to come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

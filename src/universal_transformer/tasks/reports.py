@@ -1,7 +1,5 @@
 """Reports on stderr about data that take minutes to make."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -7,8 +7,6 @@ and some frames and bands are blanked (SpecAugment, Park et al. 2019, arXiv 1904
 are not distorted, and belong to no other part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The tokens of a training file: in memory, or on disk where they are made once and every run reads them from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

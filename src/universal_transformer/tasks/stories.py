@@ -16,8 +16,6 @@ The place of a person or thing is unknown before the first statement about it: p
 it is first picked up. A person never moves to the place where they are. A thing is picked up in the place where it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random

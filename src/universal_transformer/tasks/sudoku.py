@@ -7,8 +7,6 @@ stays the only one. Training shows symmetric forms of its boards. No board of va
 training; on boards of 9 × 9 cells, not even the solutions are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property

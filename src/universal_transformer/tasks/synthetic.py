@@ -14,8 +14,6 @@ from short lists.
   model of such records is no medical device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Literal, NamedTuple

@@ -5,8 +5,6 @@ tabs, or by blanks in a line without a tab. Lines of comments (``# text = …`` 
 left out. Words that occur once in training are unknown, so that the model learns what to do with unknown words.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

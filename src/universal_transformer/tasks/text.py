@@ -5,8 +5,6 @@ of a line, and continues a prompt to the end of its line. Each block is a separa
 from the start token alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ recording. A recording begins with its first loud frame and ends in `PAUSE` sile
 it is over; the silence around it differs and is left out. The sound of frames is found by `data.griffin_lim`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

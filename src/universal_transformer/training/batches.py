@@ -4,8 +4,6 @@ The batches are those of the whole run, whatever the number of processes is: eac
 process takes every n-th row of each part of a batch. The loss of a part is divided by the counts of the whole batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the data of a run look like: their number, and as tokens lengths, unknown tokens and three examples."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run shows and reports while it trains: a progress bar or plain lines, and lines of numbers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

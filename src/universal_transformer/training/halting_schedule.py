@@ -6,8 +6,6 @@ Ouro, arXiv 2510.25741). The output is the last state (D8): the model computes t
 stops. The output of one that was trained with ACT was the weighted mean of its states.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and a deadline request a stop, before which the run saves; a second Ctrl-C stops it at once."""
 
-from __future__ import annotations
-
 import math
 import signal
 import threading

@@ -4,8 +4,6 @@ Some losses read what a model predicts after every step, not its output alone. C
 the state ``H^t`` (``Kept(states=True)``). A row is a target: a token, or the class of a sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

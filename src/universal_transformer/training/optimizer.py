@@ -1,7 +1,5 @@
 """Adam, learning rate schedules, clipping, and the check that gradients are finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,6 @@ of these exchanges depends on how many steps the positions of a process take, so
 steps.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import time

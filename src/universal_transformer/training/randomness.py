@@ -1,7 +1,5 @@
 """Seeds, random states, threads and the order of sums, which determine the bits of a run besides its data."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

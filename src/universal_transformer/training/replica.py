@@ -8,8 +8,6 @@ summed and divided once in the backward pass. No module in it is wrapped: the sh
 processes whose positions halt at different steps would deadlock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar

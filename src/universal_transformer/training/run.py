@@ -1,7 +1,5 @@
 """A training run in progress: updates, and between them validations and checkpoints."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping

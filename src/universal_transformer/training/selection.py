@@ -1,7 +1,5 @@
 """The weights that a run may end with: the last, the best on validation, and two averages over the run."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from typing import Literal

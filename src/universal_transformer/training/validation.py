@@ -1,7 +1,5 @@
 """Scores on validation examples: the loss, the metric of the task, and both of answers that need no model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

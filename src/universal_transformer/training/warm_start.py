@@ -5,8 +5,6 @@ by token: the row of a token that both codecs know, whatever its ids. All rows a
 The rest keeps its initial values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ long tail once the loss is small. Outliers do not enter the window, so that one 
 them in a row are no outliers but a rise of the values: the window begins anew.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 the package by ``METRICS["name"] = MyMetric``. A task names its metric (`Task.metric`).
 """
 
-from __future__ import annotations
-
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.actions import Actions, Plans
 from universal_transformer.evaluation.metrics.bleu import Bleu

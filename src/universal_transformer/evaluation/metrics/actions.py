@@ -1,7 +1,5 @@
 """A model acts in an environment: the return of its episodes, and that of the expert and of actions at random."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

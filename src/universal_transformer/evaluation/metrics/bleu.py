@@ -1,7 +1,5 @@
 """BLEU and chrF of translations, computed by sacreBLEU on the lines as they were written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

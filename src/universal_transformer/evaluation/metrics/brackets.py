@@ -6,8 +6,6 @@ are taken out of both trees before brackets are compared. An invalid answer (`da
 of as many brackets as the right one, all of them wrong.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 

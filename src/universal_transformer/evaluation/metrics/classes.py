@@ -1,7 +1,5 @@
 """One class for each example: the class of the largest logit."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence

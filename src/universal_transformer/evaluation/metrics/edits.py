@@ -2,8 +2,6 @@
 phonemes. The distance is that of Levenshtein: each unit that is exchanged, left out or added counts 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """The protocol of a metric: what is asked of a model, how answers add up, and the scores that follow."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

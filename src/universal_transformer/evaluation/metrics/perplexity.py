@@ -1,7 +1,5 @@
 """The tokens of a text, each given those before it: all of them, or the last one alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

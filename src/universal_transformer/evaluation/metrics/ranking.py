@@ -1,7 +1,5 @@
 """Two texts, one with a wrong form: which of them is likelier?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ text in another script would score 0. Here a word is a run of letters, marks and
 case. Each Chinese or Japanese character is a word, because these scripts have no blanks between words.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache

@@ -6,8 +6,6 @@
 - sequence accuracy = the share of answers that are equal to their targets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

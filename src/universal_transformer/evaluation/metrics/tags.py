@@ -1,7 +1,5 @@
 """One class for each position of an example; positions without a class are not scored."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What a model writes by itself: the base of metrics of free-running output, and of those that read it as text."""
 
-from __future__ import annotations
-
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Sides of codecs. `SIDES` is the one list of them: a new one is a file here and an entry in it."""
 
-from __future__ import annotations
-
 from universal_transformer.members import Members
 from universal_transformer.tasks.sides.board import Cells
 from universal_transformer.tasks.sides.fact_list import Facts

@@ -1,7 +1,5 @@
 """A Sudoku board: the given cells as a source, the digits of the others as a target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

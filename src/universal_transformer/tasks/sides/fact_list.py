@@ -1,7 +1,5 @@
 """A story with its question: one position, a tuple of word ids, for each fact and for the question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

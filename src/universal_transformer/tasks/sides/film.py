@@ -1,7 +1,5 @@
 """The last pictures of an episode."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

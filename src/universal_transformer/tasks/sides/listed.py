@@ -1,7 +1,5 @@
 """Sides whose ids have names: classes, tags, words out of lists, characters, and brackets of trees."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

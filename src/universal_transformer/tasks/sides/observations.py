@@ -1,7 +1,5 @@
 """The observations of an agent in an environment, up to now."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

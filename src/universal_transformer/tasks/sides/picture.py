@@ -1,7 +1,5 @@
 """A grey picture: read by its columns, or written pixel by pixel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sound as frames of log energies in mel bands, read from files or written to them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """One side of a codec: what a model reads, or what it writes, as text and as ids or numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 

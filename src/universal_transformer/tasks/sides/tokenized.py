@@ -1,7 +1,5 @@
 """Text with a tokenizer: the input or the answer of a model, or (`RunningText`) both in one sequence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
