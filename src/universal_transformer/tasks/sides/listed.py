@@ -120,7 +120,7 @@ class Labels(Classes):
     def pieces(self, ids: Sequence[int]) -> list[str]:  # type: ignore[override]
         return [label for label, given in zip(self.labels, ids, strict=True) if given == PRESENT]
 
-    def render(self, target: Sequence[int]) -> str:  # type: ignore[override]
+    def render(self, target: Sequence[int]) -> str:
         """The labels that a text has, as in a file."""
         return self.separator.join(self.pieces(target)) or self.separator
 
