@@ -187,7 +187,7 @@ def cross_entropies(
     ignored: int,
     label_smoothing: float = 0.0,
     reduction: Reduction = "none",
-) -> Float[Tensor, step * row]:
+) -> Float[Tensor, "step *row"]:
     """CE_t of every row, 0 where the target is `ignored`, or their sum."""
     return torch.stack(
         [
@@ -215,7 +215,7 @@ def label_losses(
     ignored: int,
     label_smoothing: float = 0.0,
     reduction: Reduction = "none",
-) -> Float[Tensor, step * row]:
+) -> Float[Tensor, "step *row"]:
     """``-Σ_k [q_k log σ(z_tk) + (1 - q_k) log(1 - σ(z_tk))]`` of every example, q_k the smoothed 0 or 1 of label k: the
     cross-entropy of K answers, yes or no.
     """
