@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError, optional, suggestion
 from universal_transformer.typed import listed
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """Receives the numbers of a run in order."""
 
