@@ -37,7 +37,7 @@ def test_every_package_has_a_version_and_hashes(name):
 
 def test_all_that_is_needed_is_locked():
     extras = ("dev", "onnx", "judge", "plot", "metrics", "rouge", "tensorboard", "fetch", "sentencepiece", "pictures")
-    rest = needed(*extras, "sound", "control") - locked("constraints.txt").keys()
+    rest = needed(*extras, "sound", "control", "serve") - locked("constraints.txt").keys()
     assert rest == {"torch"}
     assert "torch" in locked("constraints-cpu.txt").keys() & locked("constraints-cuda.txt").keys()
     assert needed() <= locked("constraints-lowest.txt").keys()
