@@ -18,6 +18,7 @@ from universal_transformer.cli import main
 from universal_transformer.cli.evaluate import Evaluate
 from universal_transformer.cli.export import Export
 from universal_transformer.cli.parser import parse
+from universal_transformer.cli.serve import Serve
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,6 +44,8 @@ def run(command, folder):
     program, *arguments = shlex.split(last)
     if command.startswith("ut export"):  # what it writes is tested in cli/test_export.py
         parse(Export, arguments[1:], name="export")
+    elif command.startswith("ut serve"):  # would not end; tests/serve has servers
+        parse(Serve, arguments[1:], name="serve")
     elif command.startswith("ut evaluate sudoku"):  # draws boards for ten seconds
         parse(Evaluate, arguments[1:], name="evaluate")
     elif command.startswith("ut "):  # needs no process of its own

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": (".evaluate:Evaluate", "score a run on its test sets"),
     "calibrate": (".calibrate:Calibrate", "find fewer steps for a trained model, within a loss that you allow"),
     "predict": (".predict:Predict", "predict an output for each line of a file or of standard input"),
+    "serve": (".serve:Serve", "answer requests over HTTP, as OpenAI's clients make them"),
     "export": (".export:Export", "write a trained model as an ONNX file or a torch.export program"),
     "plot": (".plot:Plot", "write the report of a run: one HTML file with its plots"),
     "models": (".models:Models", "list the pretrained models, show the card of one, or score a sample again"),

@@ -47,7 +47,7 @@ class Request:
     likeliest: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """A request that has its first token, and all that it has by now."""
 
@@ -160,12 +160,7 @@ class ContinuousBatch:
             (not least <= steps <= most, f"max_steps={steps}: this stream makes {least} to {most} steps for a token"),
             (options.num_beams > 1, f"beams={options.num_beams}: a stream searches with one beam; use beam_search"),
         )
-        if self.model.source is None:
-            (prompt,) = prompts_of([request.tokens], model=self.model)
-            fed = length = len(prompt)
-        else:
-            source = sources_of([request.tokens], model=self.model)
-            (length,), fed = lengths_of(source, padding_id=self.model.config.vocabulary.padding_id), 1
+        length, fed = self._sizes(request.tokens)
         limit = self.model.target.limit(length, fed=fed, most=options.max_new_tokens)
         if fed + limit - 1 > self.capacity:
             raise UserError(
@@ -173,6 +168,19 @@ class ContinuousBatch:
                 f"capacity={self.capacity}: at least {fed + limit - 1} is needed, or fewer max_new_tokens"
             )
         return limit
+
+    def _sizes(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """The length of a source or prompt, and how many tokens are fed before the first new one."""
+        if self.model.source is None:
+            (prompt,) = prompts_of([tokens], model=self.model)
+            return len(prompt), len(prompt)
+        source = sources_of([tokens], model=self.model)
+        return lengths_of(source, padding_id=self.model.config.vocabulary.padding_id)[0], 1
+
+    def room(self, tokens: Sequence[int]) -> int:
+        """New tokens of a request that names no limit: as many as the model allows and as fit; at least 1."""
+        length, fed = self._sizes(tokens)
+        return max(1, min(self.model.target.limit(length, fed=fed), self.capacity - fed + 1))
 
     def prepare(self, requests: Sequence[Request]) -> list[Job]:
         """Encode sources and feed prompts, together: requests for as many steps each. All have their first token."""
@@ -219,6 +227,12 @@ class ContinuousBatch:
         if bool(goes_on.any()):
             self._feed(chosen[goes_on], at=ended[goes_on], place=places[goes_on] + 1)
         return jobs
+
+    def clear(self) -> None:
+        """Give up all requests."""
+        self.jobs = []
+        self.waiting.clear()
+        self.stream.keep(torch.arange(0, device=self.stream.position.device))
 
     def _admit(self) -> None:
         """Move waiting jobs to rows that are free; rows that stay free are removed."""

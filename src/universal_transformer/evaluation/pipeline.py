@@ -63,8 +63,8 @@ class Pipeline:
         that the codec refuses, and for options that do not fit the model.
         """
         several = isinstance(texts, list)
-        lines = [_line(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
-        examples = [self._example(line, number) for number, line in enumerate(lines)]
+        lines = [line_of(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
+        examples = [self.example(line, number) for number, line in enumerate(lines)]
         options = self.options if options is None else options
         asked = [example for example in examples if example is not None]
         answers = predict(self.model, self.codec, asked, options=options, num_choices=num_choices)
@@ -92,7 +92,7 @@ class Pipeline:
             options |= depth
         return self.model.generate(source, **options)
 
-    def _example(self, line: str, number: int) -> Example | None:
+    def example(self, line: str, number: int) -> Example | None:
         """Return the example of one text; None for a blank one, whose answer is empty."""
         several = self.codec.source.several_lines
         # as in a file: only a line feed ends a line, with one carriage return before it
@@ -131,7 +131,7 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 
-def _line(text: object, number: int) -> str:
+def line_of(text: object, number: int) -> str:
     """Return a text, or the columns of one, as a line of a file has them."""
     columns = text if isinstance(text, tuple) else (text,)
     texts = [column for column in columns if isinstance(column, str)]

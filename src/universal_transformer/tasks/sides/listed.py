@@ -215,6 +215,10 @@ class Symbols(Listed):
     """Digits: the ids of each number that is written with them begin with the last digit."""
 
     @property
+    def in_order(self) -> bool:  # type: ignore[override]
+        return not (self.operator or self.reversed_digits)
+
+    @property
     def listed(self) -> Sequence[str]:
         return self.symbols
 

@@ -32,6 +32,8 @@ class Side:
     """Of a target: whether it has classes instead of tokens."""
     draws: ClassVar[bool] = False
     """Of a target: whether its answers are pictures, which are sampled."""
+    in_order: bool = True
+    """Of a target: whether the text of an answer begins with that of its first tokens."""
     by_character: bool = False
     """Whether a token is one character."""
 

@@ -1,0 +1,96 @@
+"""``ut serve``: answers requests over HTTP, as OpenAI's clients make them, until it is interrupted."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from universal_transformer.cli.output import note
+from universal_transformer.cli.parser import OptionForm
+from universal_transformer.cli.shared_options import Answering, MoreThanZero, Name, OfRun
+from universal_transformer.errors import UserError, optional
+from universal_transformer.manifest import MODEL
+from universal_transformer.typed import Positive, Range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Answering, OfRun):
+    """Answer requests over HTTP: /v1/completions (as OpenAI's clients), /predict, /v1/models, /health, /metrics."""
+
+    host: Name = "127.0.0.1"
+    """Address to listen at; with another one than this, name the hosts that clients ask for (--allow-host)."""
+    port: Annotated[int, Range(0, 65535)] = 8000
+    """Port to listen at; 0: any that is free."""
+    allow_host: Annotated[tuple[str, ...], OptionForm("NAME")] = ()
+    """Names of this server beside 127.0.0.1 and localhost; requests to other names are refused."""
+    rows: Positive = 32
+    """Sequences that are continued together."""
+    capacity: Positive = 512
+    """Positions of a sequence: prompt and new tokens."""
+    prefill: Positive = 2048
+    """Positions of new inputs that are computed in one go, while the other sequences wait."""
+    longest: Positive = 2048
+    """Tokens of the longest input."""
+    queue: Positive = 64
+    """Answers that may wait; further requests get status 503."""
+    seconds: MoreThanZero = 300.0
+    """The longest time of a request, and of the requests that are answered after a signal to end."""
+
+    def __call__(self) -> int:
+        """Serve until SIGINT or SIGTERM; requests that have begun are answered."""
+        uvicorn = optional("uvicorn", needed="ut serve needs starlette and uvicorn", extra="serve")
+        optional("starlette", needed="ut serve needs starlette and uvicorn", extra="serve")
+        from universal_transformer.evaluation.calibration import calibrated, written_freely
+        from universal_transformer.evaluation.pipeline import Pipeline
+        from universal_transformer.runs.opened import open_run
+        from universal_transformer.serve.app import Service
+        from universal_transformer.serve.engine import Engine, Limits
+        from universal_transformer.serve.guard import LOCAL, PROTOCOL
+
+        run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
+        if suffixes := run.codec.source.suffixes:
+            raise UserError(
+                f"{self.run}: this model reads files ({', '.join(suffixes)}), which no request has; use ut predict"
+            )
+        options, found = self.decoding(), ""
+        options.check(run.model)
+        if self.calibration:
+            unlike = written_freely(run.model.config)
+            options, found = calibrated(run.folder, options, model=run.folder / MODEL, unlike=unlike)
+        limits = Limits(
+            rows=self.rows, capacity=self.capacity, prefill=self.prefill, queue=self.queue, seconds=self.seconds
+        )
+        engine = Engine(Pipeline(run.model, run.codec, options, found), limits)
+        name = run.folder.resolve().name
+        with _listening(self.host, self.port) as listening:
+            host, port = listening.getsockname()[:2]
+            app = Service(engine, name, longest=self.longest).app(
+                hosts={*LOCAL, _bracketed(self.host), *map(str.lower, self.allow_host)}
+            )
+            for line in (found and f"ut: {found}", engine.obstacle and f"ut: no /v1/completions: {engine.obstacle}"):
+                if line:
+                    note(line)
+            print(f"{name}: http://{_bracketed(host)}:{port}/v1/completions and /predict; Ctrl-C ends it", flush=True)
+            config = uvicorn.Config(
+                app, log_level="warning", timeout_graceful_shutdown=max(1, round(self.seconds)), **PROTOCOL
+            )
+            # uvicorn sends itself the signal again when all is answered
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            uvicorn.Server(config).run(sockets=[listening])
+        return 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; UserError where the address is not there or is taken."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port}: {error.strerror or error}") from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host.lower()

@@ -1,0 +1,281 @@
+"""The routes of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from universal_transformer.data.example import Example, size
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.pipeline import line_of
+from universal_transformer.evaluation.prediction import with_words
+from universal_transformer.files import decode_json
+from universal_transformer.serve.completions import (
+    Chosen,
+    Completion,
+    CompletionChoices,
+    fields_of,
+    is_calibrated,
+    requests_of,
+)
+from universal_transformer.serve.engine import Engine, Fault, Full, PredictCall, Ticket, TokenEvent
+from universal_transformer.serve.guard import LOCAL, App, Guard, error_body
+from universal_transformer.tasks.task import Prediction
+from universal_transformer.typed import Positive, Range
+
+PATIENCE = 10.0
+"""Seconds beyond those of a request in which its client must have read the answer."""
+FAILURES = (HTTPException, UserError, Full, Fault, TimeoutError, Exception)
+MOST_INPUTS = 256
+"""Of one request."""
+IGNORED = ("user", "metadata", "store", "service_tier")
+"""Fields of OpenAI's clients that are not about the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs(Chosen):
+    """The body of ``/predict``."""
+
+    inputs: tuple[str | tuple[str, ...], ...]
+    """Each as ``ut predict`` reads it; columns, such as two texts, in a list."""
+    beams: Annotated[int, Range(1, 16)] | None = None
+    max_new_tokens: Positive | None = None
+    choices: Annotated[int, Range(1, 100)] = 3
+
+
+@dataclass
+class Service:
+    """An engine behind routes. ``longest``: tokens of an input."""
+
+    engine: Engine
+    name: str
+    longest: int = 2048
+    started: float = field(default_factory=time.time)
+    answered: Counter[tuple[str, int]] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    async def completions(self, request: HttpRequest) -> Response:
+        """``POST /v1/completions``."""
+        body = decode_json(await request.body(), where="body")
+        asked: Completion = fields_of(body, Completion, ignored=IGNORED)
+        if asked.model not in ("", self.name):
+            raise HTTPException(404, f"model: this server has {self.name!r} alone")
+        engine = self.engine
+        if engine.batch is None:
+            raise UserError(f"this model has no completions here ({engine.obstacle}); POST /predict answers")
+        batch = engine.batch
+        given = await run_in_threadpool(lambda: list(requests_of(asked, batch, pipeline=engine.pipeline)))
+        prompts = [each.tokens for each in given[:: asked.n]]
+        self._check_longest(map(len, prompts))
+        if len(given) > engine.limits.queue:
+            raise UserError(f"n: {len(given)} answers in one request; at most {engine.limits.queue} here")
+        events: asyncio.Queue[TokenEvent] = asyncio.Queue()
+        tickets = [Ticket(each, choice, events) for choice, each in enumerate(given)]
+        choices = CompletionChoices(engine, asked, self.name, prompts, tickets, events)
+        engine.submit(tickets)
+        if asked.stream:
+            return StreamingResponse(self._streamed(choices), media_type="text/event-stream")
+        try:
+            return JSONResponse(await self._unless_gone(request, choices.whole()))
+        finally:
+            engine.cancel(tickets)
+
+    async def _streamed(self, choices: CompletionChoices) -> AsyncIterator[str]:
+        """The events of a stream, the last of which may be an error."""
+        try:
+            async with asyncio.timeout(self.engine.limits.seconds):
+                async for part in choices.parts():
+                    yield part
+        except (UserError, TimeoutError, Fault) as error:
+            status, message = _status_of(error)
+            yield f"data: {json.dumps(error_body(status, message))}\n\n"
+        finally:
+            self.engine.cancel(choices.tickets)
+
+    async def predict(self, request: HttpRequest) -> Response:
+        """``POST /predict``: what ``ut predict --format jsonl`` prints for each input."""
+        body = decode_json(await request.body(), where="body")
+        asked: Inputs = fields_of(body, Inputs)
+        if not 1 <= len(asked.inputs) <= MOST_INPUTS:
+            raise UserError(f"inputs: found {len(asked.inputs)}; expected 1 to {MOST_INPUTS}")
+        pipeline = self.engine.pipeline
+        options = asked.of(pipeline.options, most=asked.max_new_tokens, calibrated=is_calibrated(pipeline))
+        if asked.beams is not None:
+            options = dataclasses.replace(options, beams=asked.beams)
+        options.check(pipeline.model)
+        read = await run_in_threadpool(self._read, asked)
+        examples = [example for _, example in read if isinstance(example, Example)]
+        self._check_longest(map(size, examples))
+        found: list[Prediction] = []
+        if examples:
+            answers = asyncio.get_running_loop().create_future()
+            question = PredictCall(examples, options, asked.choices, answers)
+            self.engine.submit(question)
+            try:
+                found = await self._unless_gone(request, answers)
+            finally:
+                self.engine.cancel(question)
+        left = iter(found)
+        results = [
+            _shown(with_words(next(left), codec=pipeline.codec, line=line, example=example))
+            if isinstance(example, Example)
+            else {"error": str(example)}
+            if isinstance(example, UserError)
+            else _shown(Prediction(text="", score=0.0))
+            for line, example in read
+        ]
+        return JSONResponse({"model": self.name, "predictions": results})
+
+    def _read(self, asked: Inputs) -> list[tuple[str, Example | UserError | None]]:
+        """Each input as a line, and its example, what is wrong with it, or None for an empty one."""
+        found: list[tuple[str, Example | UserError | None]] = []
+        for number, text in enumerate(asked.inputs):
+            line = line_of(text, number)
+            try:
+                found.append((line, self.engine.pipeline.example(line, number)))
+            except UserError as error:
+                found.append((line, error))
+        return found
+
+    def _check_longest(self, sizes: Any) -> None:
+        longest = max(sizes, default=0)
+        if longest > self.longest:
+            raise HTTPException(413, f"an input of {longest:,} tokens; at most {self.longest:,} here (--longest)")
+
+    async def _unless_gone(self, request: HttpRequest, answer: Any) -> Any:
+        """What is awaited, unless it takes too long or the client goes first."""
+        task = asyncio.ensure_future(answer)
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            done, _ = await asyncio.wait(
+                (task, gone), timeout=self.engine.limits.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if task in done:
+                return task.result()
+            if not done:
+                raise TimeoutError
+            raise HTTPException(499, "the client has gone")
+        finally:
+            task.cancel()
+            gone.cancel()
+
+    async def models(self, request: HttpRequest) -> Response:
+        """``GET /v1/models``."""
+        del request
+        model = {"id": self.name, "object": "model", "created": int(self.started), "owned_by": "local"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def health(self, request: HttpRequest) -> Response:
+        """``GET /health``: 200 as long as the engine works."""
+        del request
+        alive = self.engine.is_alive()
+        return JSONResponse({"status": "ok" if alive else "stopped"}, status_code=200 if alive else 503)
+
+    async def metrics(self, request: HttpRequest) -> Response:
+        """``GET /metrics`` in the text format of Prometheus."""
+        del request
+        engine, counts = self.engine, self.engine.counts
+        lines = [f"ut_{name}_total {value:g}" for name, value in vars(counts).items()]
+        lines += [f"ut_running {engine.running}", f"ut_waiting {engine.waiting}"]
+        for (path, status), count in sorted(self.answered.items()):
+            lines.append(f'ut_requests_total{{path="{path}",status="{status}"}} {count}')
+        lines += [
+            f'ut_request_seconds_total{{path="{path}"}} {spent:g}' for path, spent in sorted(self.seconds.items())
+        ]
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    def app(self, *, hosts: Collection[str] = LOCAL) -> App:
+        """The application: routes behind the guard. The engine starts and stops with it."""
+        routes = [
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/models", self.models, methods=["GET"]),
+            Route("/predict", self.predict, methods=["POST"]),
+            Route("/health", self.health, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
+        ]
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            self.engine.start_in(asyncio.get_running_loop())
+            yield
+            self.engine.stop()
+            await run_in_threadpool(self.engine.join)
+
+        handlers: Mapping[Any, Any] = dict.fromkeys(FAILURES, _failure)
+        inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+        inner.router.redirect_slashes = False
+        return Guard(_Counted(inner, self, paths={route.path for route in routes}), hosts=hosts)
+
+
+@dataclass
+class _Counted:
+    """EngineCounts answers and their time by route."""
+
+    app: App
+    service: Service
+    paths: Collection[str]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path, begun = scope["path"] if scope["path"] in self.paths else "other", time.perf_counter()
+
+        async def counting(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.service.answered[path, message["status"]] += 1
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self.service.engine.limits.seconds + PATIENCE):
+                await self.app(scope, receive, counting)
+        finally:
+            self.service.seconds[path] += time.perf_counter() - begun
+
+
+async def _gone(request: HttpRequest) -> None:
+    """Wait until the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _status_of(error: BaseException) -> tuple[int, str]:
+    """The status and the message of an error."""
+    if isinstance(error, HTTPException):
+        return error.status_code, error.detail
+    if isinstance(error, Full):
+        return 503, "as many requests wait as may; try again later"
+    if isinstance(error, UserError):
+        return 400, str(error)
+    if isinstance(error, TimeoutError):
+        return 504, "the answer took longer than a request may"
+    return 500, "an error of the server, which its log has"
+
+
+async def _failure(request: HttpRequest, error: Exception) -> Response:
+    """The answer to a request that fails."""
+    del request
+    status, message = _status_of(error)
+    headers = {"retry-after": "1"} if status == 503 else {}
+    return JSONResponse(error_body(status, message), status_code=status, headers=headers)
+
+
+def _shown(answer: Prediction) -> dict[str, Any]:
+    """A prediction as JSON; the content of a file as base64."""
+    content = {"content": base64.b64encode(answer.content).decode()} if answer.content else {}
+    return answer.to_dict() | content
