@@ -1,10 +1,14 @@
 """What the server answers is what the library answers, whoever else asks meanwhile."""
 
+import copy
+import dataclasses
 import json
+import sys
 import threading
 
 import pytest
 
+from universal_transformer.cli import main
 from universal_transformer.decoding import DecodingOptions
 from universal_transformer.models.call import GREEDY, Sampling
 
@@ -202,3 +206,31 @@ def test_a_stream_ends_with_the_usage_that_is_asked_for(server):
     *_, last = server.complete(**body).events
     assert last["choices"] == []
     assert last["usage"]["prompt_tokens"] == 2
+
+
+def test_the_depth_of_the_server_holds_and_a_calibrated_one_is_for_greedy_answers():
+    pipeline = dataclasses.replace(writer(), options=DecodingOptions(max_steps=2), note="as calibrated")
+    with serving(pipeline, rows=2, capacity=60) as server:
+        found = alone("the red", max_new_tokens=5, max_steps=2)
+        assert server.complete(prompt="the red", max_tokens=5).json["choices"][0]["steps"] == found.token_steps
+        assert "max_steps=3: this stream makes 1 to 2 steps" in server.complete(prompt="a", max_steps=3).message
+        for answer in (server.complete(prompt="a", temperature=1.0), server.predict("a", temperature=1.0)):
+            assert answer.status == 400
+            assert "calibrated for greedy answers" in answer.message
+
+
+def test_a_model_whose_rows_cannot_part_predicts_alone():
+    pipeline = dataclasses.replace(writer(), model=copy.deepcopy(writer().model))
+    pipeline.model.target.recurrence.register_forward_hook(lambda *_: None)
+    pipeline.model.target.recurrence.blocks[0].register_forward_hook(lambda *_: None)
+    with serving(pipeline) as server:
+        answer = server.complete(prompt="a")
+        assert answer.status == 400
+        assert "this model has no completions here (rows cannot be at different depth steps" in answer.message
+        assert server.predict("the red").json["predictions"][0]["text"] == writer()("the red").text
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", "reverse"]) == 2
+    assert "pip install 'universal-transformer[serve]'" in capsys.readouterr().err

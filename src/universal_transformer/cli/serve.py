@@ -75,7 +75,7 @@ class Serve(Answering, OfRun):
                     note(line)
             print(f"{name}: http://{_bracketed(host)}:{port}/v1/completions and /predict; Ctrl-C ends it", flush=True)
             config = uvicorn.Config(
-                app, log_level="warning", timeout_graceful_shutdown=max(1, round(self.seconds)), **PROTOCOL
+                app, log_level="error", timeout_graceful_shutdown=max(1, round(self.seconds)), **PROTOCOL
             )
             # uvicorn sends itself the signal again when all is answered
             signal.signal(signal.SIGTERM, lambda *_: None)

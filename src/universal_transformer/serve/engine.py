@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -120,7 +120,7 @@ class Engine(threading.Thread):
         self._tickets: deque[Ticket] = deque()
         self._questions: deque[PredictCall] = deque()
         self._sent: dict[Job, Ticket] = {}
-        self._asked: tuple[PredictCall, Iterator[Prediction], list[Prediction]] | None = None
+        self._asked: BegunCall | None = None
         self._stopping = False
 
     def start_in(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -229,7 +229,9 @@ class Engine(threading.Thread):
         except Exception as error:  # one bad request ends nothing
             return self._failed(group, error)
         for ticket, job in zip(group, jobs, strict=True):
-            ticket.job, job.cancelled = job, ticket.cancelled
+            ticket.job = job
+            if ticket.cancelled:
+                job.cancelled = True
             self._sent[job] = ticket
         return list(map(self._made, jobs))
 
@@ -279,34 +281,42 @@ class Engine(threading.Thread):
             with self._changed:
                 if not self._questions:
                     return
-                question = self._questions.popleft()
-            self._asked = question, self._predictions(question), []
-        question, answers, found = self._asked
-        until = time.monotonic() + SLICE
+                self._asked = BegunCall(self._questions.popleft(), self.pipeline, batch_tokens=self.limits.prefill)
+        asked = self._asked
+        found: list[Prediction] | UserError | Fault | None
         try:
-            while not question.cancelled and time.monotonic() < until:
-                if (answer := next(answers, None)) is None:
-                    self.counts.predictions += len(found)
-                    self._send(partial(_settle, question.answers, found))
-                    self._asked = None
-                    return
-                found.append(answer)
+            found = asked.work()
         except Exception as error:
-            self._send(partial(_settle, question.answers, self._reported(error)))
-            self._asked = None
-        if question.cancelled:
+            found = self._reported(error)
+        if found is not None:
+            self.counts.predictions += len(asked.found)
+            self._send(partial(_settle, asked.call.answers, found))
+        if found is not None or asked.call.cancelled:
             self._asked = None
 
-    def _predictions(self, question: PredictCall) -> Iterator[Prediction]:
-        model, codec = self.pipeline.model, self.pipeline.codec
-        return predict(
-            model,
-            codec,
-            question.examples,
-            options=question.options,
-            num_choices=question.num_choices,
-            batch_tokens=max(self.limits.prefill, 1),
+
+class BegunCall:
+    """A call whose answers are made a while at a time, between calls of the block for others."""
+
+    def __init__(self, call: PredictCall, pipeline: Pipeline, *, batch_tokens: int) -> None:
+        self.call, self.found = call, list[Prediction]()
+        self._answers = predict(
+            pipeline.model,
+            pipeline.codec,
+            call.examples,
+            options=call.options,
+            num_choices=call.num_choices,
+            batch_tokens=batch_tokens,
         )
+
+    def work(self) -> list[Prediction] | None:
+        """Go on for a while; all answers, or None before the end."""
+        until = time.monotonic() + SLICE
+        while not self.call.cancelled and time.monotonic() < until:
+            if (answer := next(self._answers, None)) is None:
+                return self.found
+            self.found.append(answer)
+        return None
 
 
 def _deliver(made: Sequence[tuple[Ticket, TokenEvent]]) -> None:

@@ -23,6 +23,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BYTES = 2**20
 """Of the body of a request."""
+MOST_DISCARDED = 2**24
+"""Bytes of a larger body that are read all the same: a client reads no answer before it has sent its request."""
 RECEIPT = 8.0
 """Seconds in which the head of a request must have arrived, and then its body."""
 HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
@@ -97,19 +99,24 @@ class Guard:
             if kind != ["application/json"]:
                 return 415, "Content-Type: expected application/json"
             lengths = found.get("content-length", [])
-            if any(not length.isascii() or not length.isdigit() or int(length[:20]) > MOST_BYTES for length in lengths):
+            if any(
+                not length.isascii() or not length.isdigit() or int(length[:20]) > MOST_DISCARDED for length in lengths
+            ):
                 return 413, f"the body is larger than {MOST_BYTES:,} bytes"
         return None
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body, or more than `MOST_BYTES` of it; None if the client has gone."""
-    body = bytearray()
-    while len(body) <= MOST_BYTES:
+    """The body, or a part of more than `MOST_BYTES` of a larger one; None if the client has gone."""
+    body, size = bytearray(), 0
+    while size <= MOST_DISCARDED:
         message = await receive()
         if message["type"] != "http.request":
             return None
-        body += message.get("body", b"")
+        part = message.get("body", b"")
+        size += len(part)
+        if len(body) <= MOST_BYTES:
+            body += part
         if not message.get("more_body", False):
             break
     return bytes(body)
