@@ -172,6 +172,10 @@ def test_a_run_learns_labels_and_answers_in_each_form(tmp_path, capsys):
         found = json.loads(line)
         assert [label["text"] for label in found["output"]] == list(named)
         assert found["score"] <= sum(label["score"] for label in found["output"]) <= 0
+    pytest.importorskip("matplotlib")
+    assert main(["plot", run]) == 0
+    assert "micro-F1" in (tmp_path / "run" / "report.html").read_text()
+    capsys.readouterr()
     assert main(["evaluate", run, "--exit", "confidence:0.9"]) == 2
     assert "this model gives labels" in capsys.readouterr().err
 

@@ -154,7 +154,7 @@ def _classified(
 ) -> Story:
     """Return a story with its probability, and the attention of the source positions."""
     text, truth, log_probability = answer.text, example.target, answer.score
-    if len(answer.output):  # of each position; positions without a class are not shown
+    if isinstance(codec.unanswered, tuple):  # of a tagger: positions without a class are not shown
         scored = [place for place, index in enumerate(ids_of(example.target)) if index != PADDING]
         classes = [index if place in scored else PADDING for place, index in enumerate(answer.written)]
         text, log_probability = codec.render(classes), sum(answer.output[place].score or 0.0 for place in scored)
