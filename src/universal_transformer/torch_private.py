@@ -9,17 +9,19 @@ function                         what it needs                                  
 `backward_pass`                  ``torch._C._current_graph_task_id``                    gradients of passes would mix
 `has_onednn`, `pack`, `product`  ``torch.ops.mkldnn``                                   plain products: the same numbers
 `multiply_all`                   ``torch._foreach_mul_``                                a loop over tensors
+`not_compiled`                   ``torch._C._dynamo.eval_frame.set_code_exec_strategy`` a model compiles for two shapes
 `while_loop`                     ``torch._higher_order_ops.while_loop``                 no export of halting models
 ================================ ====================================================== ================================
 """
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+Compiled = TypeVar("Compiled", bound=Callable[..., Any])
 ONEDNN = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
 
 
@@ -81,6 +83,28 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None, *, then: str = 
 def multiply_all(tensors: Sequence[Tensor], factor: float) -> None:
     """Multiply every tensor by ``factor`` in place."""
     torch._foreach_mul_(list(tensors), factor)
+
+
+def frame_not_compiled(function: Compiled) -> Compiled:
+    """Let ``torch.compile`` of a caller leave out this function, and still compile what it calls, as
+    ``torch.compiler.disable(function, recursive=False)`` does, which imports the compiler for 1.4 s.
+    """
+    return _skipped(function, inside="DEFAULT")
+
+
+def not_compiled(function: Compiled) -> Compiled:
+    """The same, and what it calls is left out too."""
+    return _skipped(function, inside="SKIP")
+
+
+def _skipped(function: Compiled, *, inside: str) -> Compiled:
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        actions = frames._FrameAction
+        skipped = frames._FrameExecStrategy(actions.SKIP, getattr(actions, inside))
+        frames.set_code_exec_strategy(function.__code__, skipped)
+        function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
 
 
 def while_loop(

@@ -24,12 +24,13 @@ from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.context import Context, PositionEncoding
 from universal_transformer.nn.halting import Made, Progress, accumulation_dtype
 from universal_transformer.nn.recurrence import Recurrence, depth_loop
-from universal_transformer.torch_private import in_transform
+from universal_transformer.torch_private import frame_not_compiled, in_transform, not_compiled
 
 HaltingExecution = Literal["auto", "masked"]
 """Leave out halted positions where the result is the same and that saves time, or never."""
 
 
+@frame_not_compiled  # it reads values: torch would recompile what is after each, and fails to
 def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Progress:
     """:func:`~universal_transformer.nn.recurrence.depth_loop` without the halted positions where that saves time."""
     rule, cache = context.depth.rule, context.cache
@@ -82,6 +83,7 @@ class CompactLoop:
             assert isinstance(context.cache, KeyValueCache)
             self.caches = cache_stores(recurrence, context.cache, depth=context.depth.max_steps)
 
+    @not_compiled  # at each step it has another number of rows
     def run(self, was: Progress, *, step: int, counts: Sequence[int]) -> Progress:
         """The steps from ``step`` on, after ``was``. ``counts``: the number of running positions of each sequence."""
         assert was.running is not None
