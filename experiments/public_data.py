@@ -128,7 +128,9 @@ def scan(folder: Path) -> list[str]:
         for word in (f"--data.{part}", written(folder / f"scan-{part}.txt", lines))
     ]
     form = ["--data.separator", "IN: {source} OUT: {target}", "--data.tokenizer", "whitespace"]
-    return ["pairs", *options, *form, "--data.metric", "sequence"]
+    # a small grammar: a smaller model without dropout, and more updates by smaller batches
+    small = ["--model.sizes.width", "128", "--model.sizes.filter-width", "512", "--model.step.dropout", "0"]
+    return ["pairs", *options, *form, "--data.metric", "sequence", *small, "--training.batch-tokens", "512"]
 
 
 CASES = {"entailment": entailment, "inflection": inflection, "pronunciation": pronunciation, "scan": scan}
