@@ -1,5 +1,5 @@
 """Continuous batching over depth, for a server: requests that arrive at different times are generated in a fixed number
-of rows that do not wait for each other.
+of rows that do not wait for each other (for looped language models: Schwethelm et al. 2026, arXiv 2608.09444).
 
 In one call of the block every row makes one depth step of its own token. A row whose token has halted goes on to the
 next token, and a row whose sequence has ended takes the next request. The result of a request is what
