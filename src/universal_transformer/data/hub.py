@@ -29,6 +29,12 @@ def absolute(source: str) -> str:
     return f"{PREFIX}{folder.absolute()}" if folder.is_dir() else source
 
 
+def bare(source: str) -> str:
+    """Return the name of a local folder without those that it is in; a name on the hub as it is."""
+    folder = Path(source.removeprefix(PREFIX))
+    return f"{PREFIX}{folder.name}" if folder.is_absolute() else source
+
+
 def fingerprint(source: str, *, part: str) -> str:
     """Return a text that changes with the content of a data set."""
     return str(_open(source, part=part)._fingerprint)

@@ -41,6 +41,8 @@ class Pretrained(nn.Module):
 
     architecture: ClassVar[str]
     writes: ClassVar[Writes] = "tokens"
+    pipeline: ClassVar[str] = ""
+    """What a hub of models calls a model of texts of this class; empty: nothing."""
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__()

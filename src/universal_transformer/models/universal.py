@@ -14,7 +14,7 @@ class EncoderDecoder(Model):
     >>> output = model(source, target)  # teacher forced: logits [batch, target, vocabulary]
     """
 
-    architecture = "encoder_decoder"
+    architecture, pipeline = "encoder_decoder", "text2text-generation"
 
 
 class FrameGenerator(Model):
@@ -31,13 +31,13 @@ class FrameGenerator(Model):
 class LanguageModel(Model):
     """Predict every token from those to its left."""
 
-    architecture = "language_model"
+    architecture, pipeline = "language_model", "text-generation"
 
 
 class Classifier(Model):
     """A source to one of ``num_classes``."""
 
-    architecture, writes = "classifier", "classes"
+    architecture, writes, pipeline = "classifier", "classes", "text-classification"
 
 
 class MultiLabelClassifier(Model):
@@ -47,13 +47,13 @@ class MultiLabelClassifier(Model):
     >>> probability = output.logits.sigmoid()  # [batch, label]
     """
 
-    architecture, writes = "classifier", "labels"
+    architecture, writes, pipeline = "classifier", "labels", "text-classification"
 
 
 class Tagger(Model):
     """A source to one of ``num_classes`` for each position. Class 0 is that of a position without a class."""
 
-    architecture, writes = "tagger", "classes"
+    architecture, writes, pipeline = "tagger", "classes", "token-classification"
 
 
 PARTS = Parts(

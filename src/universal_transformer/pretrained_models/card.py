@@ -112,12 +112,14 @@ def differences(found: Figures, card: Figures) -> list[str]:
     return lines
 
 
-HEADER = """\
+LICENSE = "apache-2.0"
+"""Of the weights, as a hub of models names it; that of the package."""
+HEADER = f"""\
 ---
-license: apache-2.0
+license: {LICENSE}
 library_name: universal_transformer
 tags: [universal-transformer, adaptive-computation-time]
 ---
 
 """
-"""What a hub of models reads; the licence of the weights is that of the package."""
+"""What a hub of models reads."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import PADDING, Example
-from universal_transformer.data.hub import absolute, is_hub
+from universal_transformer.data.hub import absolute, bare, is_hub
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -201,13 +201,20 @@ def with_validation_size(data: TaskData, size: int) -> TaskData:
     return dataclasses.replace(data, **changes)
 
 
+def _with_hub(data: TaskData, change: Callable[[str], str]) -> TaskData:
+    hub = {name: value for name in getattr(data, "FILES", ()) if is_hub(value := getattr(data, name))}
+    changes: dict[str, Any] = {name: change(value) for name, value in hub.items()}
+    return dataclasses.replace(data, **changes)
+
+
 def with_absolute_files(data: TaskData) -> TaskData:
     """Return the data of a task with absolute names of files, so that a run works from any folder."""
-    hub = {name: value for name in getattr(data, "FILES", ()) if is_hub(value := getattr(data, name))}
-    changes: dict[str, Any] = {name: absolute(value) for name, value in hub.items()}
-    return dataclasses.replace(
-        with_files(data, {name: path.absolute() for name, path in file_fields(data).items()}), **changes
-    )
+    return with_files(_with_hub(data, absolute), {name: path.absolute() for name, path in file_fields(data).items()})
+
+
+def with_bare_files(data: TaskData) -> TaskData:
+    """Return the data of a task with names of files without their folders, for others than the user."""
+    return with_files(_with_hub(data, bare), {name: Path(path.name) for name, path in file_fields(data).items()})
 
 
 @runtime_checkable
