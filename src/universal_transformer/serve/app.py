@@ -190,12 +190,12 @@ class Service:
         """``GET /metrics`` in the text format of Prometheus."""
         del request
         engine, counts = self.engine, self.engine.counts
-        lines = [f"ut_{name}_total {value:g}" for name, value in vars(counts).items()]
+        lines = [f"ut_{name}_total {value}" for name, value in vars(counts).items()]
         lines += [f"ut_running {engine.running}", f"ut_waiting {engine.waiting}"]
         for (path, status), count in sorted(self.answered.items()):
             lines.append(f'ut_requests_total{{path="{path}",status="{status}"}} {count}')
         lines += [
-            f'ut_request_seconds_total{{path="{path}"}} {spent:g}' for path, spent in sorted(self.seconds.items())
+            f'ut_request_seconds_total{{path="{path}"}} {spent:.6f}' for path, spent in sorted(self.seconds.items())
         ]
         return PlainTextResponse("\n".join(lines) + "\n")
 
