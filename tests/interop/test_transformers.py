@@ -154,8 +154,6 @@ def test_tokens_are_those_of_our_generate(name, caching):
         ids,
         attention_mask=(ids != 0).long(),
         max_new_tokens=7,
-        do_sample=False,
-        suppress_tokens=[vocabulary.padding_id, vocabulary.start_id],
         **more,
     )
     given = ids.shape[1] if model.source is None else 1
@@ -195,7 +193,9 @@ def test_a_cache_grows_is_cropped_and_starts_again():
         cache = DepthCache(theirs.model.decoder)
         for place in range(4):  # each needs more space than there is
             theirs(ids[:, place : place + 1], cache=cache)
-        cache.crop(2)
+        cache.crop(-2)
+        with pytest.raises(UserError, match="tokens_to_remove=2"):
+            cache.crop(2)
         assert cache.get_seq_length() == 2
         torch.testing.assert_close(theirs(ids[:, 2:], cache=cache).logits, expected[:, 2:])
         cache.reset()

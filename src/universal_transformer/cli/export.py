@@ -1,8 +1,10 @@
-"""``ut export``: a trained model as an ONNX file or a torch.export program, which run without this package."""
+"""``ut export``: a trained model as an ONNX file or a torch.export program, or as a folder for transformers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from universal_transformer.interop.graph import Comparison, Exportable
     from universal_transformer.runs.opened import Run
 
+Format = Literal["onnx", "torch", "transformers"]
 FILES = {"onnx": "model.onnx", "torch": "model.pt2"}
 """Format -> name of the file of the model."""
 DESCRIPTION = "model.json"
@@ -24,13 +27,14 @@ MOST_DIFFERENT = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Export(OfRun):
-    """Write a trained model as a graph that runs without this package, with its tokenizer.
+    """Write a trained model in another form, with its tokenizer.
 
-    Inputs are ids; outputs are logits and the steps of every position.
+    onnx and torch are graphs that run without this package: inputs are ids, outputs are logits and the steps of every
+    position.
     """
 
-    format: Literal["onnx", "torch"] = "onnx"
-    """onnx: for ONNX Runtime, opset 20; torch: for torch.export.load."""
+    format: Format = "onnx"
+    """onnx: for ONNX Runtime, opset 20; torch: for torch.export.load; transformers: a folder for from_pretrained."""
     out: Folder = ""
     """A new folder (default: RUN/export/FORMAT, which is replaced)."""
 
@@ -40,16 +44,15 @@ class Export(OfRun):
         target = Path(self.out) if self.out else folder / "export" / self.format
         _check_target(target, ours=not self.out)
         from universal_transformer.evaluation.calibration import CALIBRATION
-        from universal_transformer.interop.graph import Exportable
         from universal_transformer.runs.opened import open_run
 
         run = open_run(folder)
         if (folder / CALIBRATION).is_file():
             note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
-        model = Exportable(run.model)
+        write = _writer(run, format=self.format)
         target.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(target) as staging:
-            line = _write(staging, run, model, format=self.format)
+            line = write(staging)
         print(line)
         print(f"written to {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
         return 0
@@ -60,7 +63,36 @@ def _check_target(target: Path, *, ours: bool) -> None:
         raise UserError(f"--out {show_path(target)}: there already; name a new folder")
 
 
-def _write(folder: Path, run: Run, model: Exportable, *, format: str) -> str:  # noqa: A002 - the name of the option
+def _writer(run: Run, *, format: Format) -> Callable[[Path], str]:  # noqa: A002 - the name of the option
+    """Return what writes a folder and says how exact it is; UserError for a run that has no such form."""
+    if format == "transformers":
+        return partial(_write_transformers, run=run)
+    from universal_transformer.interop.graph import Exportable
+
+    return partial(_write_graph, run=run, model=Exportable(run.model), format=format)
+
+
+def _write_transformers(folder: Path, *, run: Run) -> str:
+    """Write the folder; a note says what tokenizer it lacks."""
+    try:
+        from universal_transformer.interop.transformers.model_folder import Exchanged, write_folder
+    except ImportError as error:
+        need = "run pip install 'universal-transformer[transformers]'"
+        raise UserError(f"--format transformers needs more packages: {need}") from error
+    source, target = run.codec.source, run.codec.target
+    own = target is not source and run.model.config.decodes
+    for side in (source, *[target] * own):
+        if side.exchanged is None:
+            note(f"without a tokenizer of {side.kind}: its ids need more than a tokenizer; give ids")
+    labels = run.codec.tokens_by_side.get("classes", ())
+    weight = run.config.training.ponder_weight
+    what = Exchanged(
+        source=source.exchanged, target=target.exchanged if own else None, labels=labels, ponder_weight=weight
+    )
+    return write_folder(folder, run.model, what)
+
+
+def _write_graph(folder: Path, *, run: Run, model: Exportable, format: str) -> str:  # noqa: A002
     """Write model, description and codec into `folder`; return a line that says how exact the export is."""
     from universal_transformer.interop.graph import compare, export_program, save_onnx, save_torch
 

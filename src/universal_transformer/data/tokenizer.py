@@ -109,6 +109,16 @@ class Tokenizer:
         return tokenizer
 
     @classmethod
+    def of_characters(cls, symbols: str) -> Tokenizer:
+        """Return a tokenizer with a token for each of `symbols`, after the special ones."""
+        from tokenizers import models
+
+        rules = _rules("character", lower_case=False)
+        vocabulary = {token: index for index, token in enumerate((*SPECIAL, *symbols))}
+        rules.model = models.WordLevel(vocabulary, unk_token=SPECIAL[UNKNOWN])
+        return cls.of_library(rules)
+
+    @classmethod
     def train(
         cls,
         texts: Iterable[str],
@@ -215,6 +225,11 @@ class Tokenizer:
     def label(self, index: int) -> str:
         """Return one token as a label of a plot: its name if special, ``␣`` for a blank."""
         return self.piece(index) if index in self._not_text else self.decode([index]).strip() or "␣"
+
+    @property
+    def content(self) -> str:
+        """What `save` writes, of a tokenizer of the library."""
+        return self._content.decode()
 
     def __len__(self) -> int:
         return self._size

@@ -15,6 +15,7 @@ from transformers import (
 
 from universal_transformer.interop.transformers.depth_cache import DepthCache
 from universal_transformer.interop.transformers.modeling import UniversalTransformerModel
+from universal_transformer.interop.transformers.pair_pipeline import PairPipeline
 from universal_transformer.interop.transformers.shared_config import UniversalTransformerConfig
 from universal_transformer.interop.transformers.task_models import (
     UniversalTransformerForCausalLM,
@@ -25,6 +26,7 @@ from universal_transformer.interop.transformers.task_models import (
 
 __all__ = [
     "DepthCache",
+    "PairPipeline",
     "UniversalTransformerConfig",
     "UniversalTransformerForCausalLM",
     "UniversalTransformerForConditionalGeneration",

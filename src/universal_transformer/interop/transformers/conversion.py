@@ -15,6 +15,7 @@ from universal_transformer.interop.transformers.task_models import (
     UniversalTransformerForTokenClassification,
 )
 from universal_transformer.models.model import Model
+from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.pretrained import check_shapes
 from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel, Tagger
 
@@ -42,6 +43,8 @@ def to_transformers(model: Model, **fields: Any) -> ModelForTask:
     """
     config = UniversalTransformerConfig.of(model.config, **fields)
     made = PAIRS[model.config.architecture][1](config).to(next(model.parameters()).dtype)
+    if model.config.decodes:
+        _choose_generation(made.generation_config, model.config)
     _fill(made, {_renamed(name): value for name, value in model.tensors().items()})
     return made.train(model.training)
 
@@ -53,6 +56,15 @@ def from_transformers(model: ModelForTask) -> Model:
     places = {name: _renamed(name) for name in made.tensors()}
     _fill(made, {name: tensors[place] for name, place in places.items()})
     return made.train(model.training)
+
+
+def _choose_generation(chosen: Any, config: ModelConfig) -> None:
+    """Let ``generate`` write what ours writes: never padding or a start, and no more tokens than an answer has."""
+    vocabulary, generation = config.vocabulary, config.generation
+    never = {vocabulary.padding_id, vocabulary.start_id} - {vocabulary.end_id}
+    if generation.fixed_length:
+        never.add(vocabulary.end_id)
+    chosen.suppress_tokens, chosen.max_new_tokens = sorted(never), generation.max_new_tokens
 
 
 def _renamed(name: str) -> str:

@@ -62,9 +62,14 @@ class DepthCache(Cache):
         return -1 if self.own is None else self.own.entries.shape[1]
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last positions, which later ones overwrite."""
+        """Forget the last ``-tokens_to_remove`` positions, which later ones overwrite.
+
+        UserError for a positive number, as in transformers.
+        """
+        if tokens_to_remove > 0:
+            raise UserError(f"tokens_to_remove={tokens_to_remove}: a number of positions to remove is negative")
         if self.own is not None:
-            self.own.length -= int(tokens_to_remove)
+            self.own.length += int(tokens_to_remove)
 
     def reset(self) -> None:
         """Forget all positions and the source."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import ABSENT, NO_CLASS, PRESENT, Example, ids_of
-from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, until_end
+from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, Tokenizer, until_end
 from universal_transformer.data.trees import CLOSE, OPEN, WORD, answer_tree, joined, treebank_word
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
@@ -221,6 +221,11 @@ class Symbols(Listed):
     @property
     def listed(self) -> Sequence[str]:
         return self.symbols
+
+    @property
+    def exchanged(self) -> tuple[Tokenizer, str] | None:
+        reverses = self.operator or self.reversed_digits
+        return None if reverses else (Tokenizer.of_characters(self.symbols), "$A")
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         try:

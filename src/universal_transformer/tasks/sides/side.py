@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.picture_files import Pixels
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.files import one_line, show, show_path
 
 
@@ -60,6 +61,13 @@ class Side:
     @property
     def unknown_id(self) -> int | None:
         """The id of all that is not in the vocabulary; in an answer it never counts as correct."""
+        return None
+
+    @property
+    def exchanged(self) -> tuple[Tokenizer, str] | None:
+        """A tokenizer with these ids, for other libraries, and what a source has around its text, such as "$A <end>" or
+        "<start> $A"; None for a side whose ids need more than a tokenizer.
+        """
         return None
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:

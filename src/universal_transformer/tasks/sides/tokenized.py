@@ -71,6 +71,10 @@ class Text(Tokenized):
             raise UserError(f"after: found {self.after}; expected 0 or {END + 1}")
 
     @property
+    def exchanged(self) -> tuple[Tokenizer, str] | None:
+        return None if self.after or self.segments > 1 else (self.tokenizer, "$A <end>")
+
+    @property
     def source_fields(self) -> Mapping[str, Any]:
         sizes = {"vocabulary.size": self.after + len(self.tokenizer)} if self.after else self._sizes
         return {"inputs.kind": "tokens", **sizes} | ({"inputs.segments": self.segments} if self.segments > 1 else {})
@@ -163,6 +167,10 @@ class Sentence(Tokenized):
     def size(self) -> str:
         return f"{len(self.tokenizer):,} {'tokens' if self.parts else 'words'}"
 
+    @property
+    def exchanged(self) -> tuple[Tokenizer, str] | None:
+        return None if self.parts or self.treebank else (self.tokenizer, "$A")
+
     @cached_property
     def _beginnings(self) -> frozenset[int]:
         """The ids of parts that begin a word."""
@@ -216,6 +224,10 @@ class RunningText(Tokenized):
     reads_empty_lines: ClassVar[bool] = True
     block_length: AtLeastTwo
     """Tokens of an example; a prompt has fewer."""
+
+    @property
+    def exchanged(self) -> tuple[Tokenizer, str] | None:
+        return self.tokenizer, "<start> $A"
 
     @property
     def source_fields(self) -> Mapping[str, Any]:

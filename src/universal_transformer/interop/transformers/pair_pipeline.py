@@ -1,0 +1,37 @@
+"""A pipeline from text to text: transformers has none for encoder-decoders since version 5."""
+
+from typing import Any
+
+from transformers import AutoModelForSeq2SeqLM, Pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
+
+TASK = "text-to-text"
+
+
+class PairPipeline(Pipeline):
+    """Texts to texts. Keywords that are not of the pipeline go to ``generate``.
+
+    >>> answer = pipeline("text-to-text", FOLDER)
+    >>> answer(["1234"], num_beams=4)
+    [{'generated_text': '4321'}]
+    """
+
+    _load_tokenizer = True
+
+    def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return {}, options, {}
+
+    def preprocess(self, input_: str) -> Any:
+        return self.tokenizer(input_, return_tensors="pt")
+
+    def _forward(self, input_tensors: Any, **options: Any) -> Any:
+        return self.model.generate(**input_tensors, **options)
+
+    def postprocess(self, model_outputs: Any) -> dict[str, str]:
+        (text,) = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        return {"generated_text": text}
+
+
+PIPELINE_REGISTRY.register_pipeline(
+    TASK, pipeline_class=PairPipeline, pt_model=AutoModelForSeq2SeqLM, default=None, type="text"
+)
