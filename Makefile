@@ -3,6 +3,7 @@
 # make torture  count what holds when processes, disks, files and numbers fail (docs/running.md); ONLY=T1,F1: some of it
 # make wheel  build a wheel, install it in a clean environment, and add two numbers with it
 # make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
+# make test-transformers  the tests of transformers itself, and ours of its models, in an environment of their own
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
@@ -10,6 +11,8 @@ BIN    := $(VENV)/bin
 LOWEST ?= .venv-lowest
 LOWEST_TESTS ?= tests/nn tests/execution tests/models tests/decoding tests/baselines
 CLEAN  ?= .venv-wheel
+PEER   ?= .venv-transformers
+PEER_VERSION ?= 5.24.0
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 QUIETLY := -q --disable-pip-version-check
 VERIFIED = $(QUIETLY) --no-index --find-links
@@ -18,7 +21,7 @@ export MPLBACKEND := Agg
 # which some machines set: each of some fifty processes would compile torch and the library again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
+.PHONY: demo test test-transformers laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
 
 # Packages come from files whose hashes stand in $(2), built where they must be; pip then installs from these alone.
 define verified
@@ -58,6 +61,11 @@ nightly: $(VENV)/.installed-dev
 lowest: $(LOWEST)/.installed
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow and not compiled" \
 	  $(LOWEST_TESTS)
+
+# their tests are in the source distribution alone; filters of warnings are those of pytest, as they test warnings too
+test-transformers: $(PEER)/.installed
+	TRANSFORMERS_TESTS=$(PEER)/tests HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -n $(CORES) \
+	  --dist worksteal -o filterwarnings=default -m "not slow" tests/interop/test_transformers*.py
 
 # build/ goes first: files that an earlier build left there would be part of the wheel
 wheel: $(VENV)/.wheels
@@ -114,5 +122,14 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	  beartype hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 
+$(PEER)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(PEER)
+	$(PEER)/bin/pip install $(QUIETLY) 'transformers==$(PEER_VERSION)' -e '.[transformers,onnx]' \
+	  beartype hypothesis parameterized pytest pytest-timeout pytest-xdist
+	rm -rf $(PEER)/sdist $(PEER)/tests && mkdir $(PEER)/sdist
+	$(PEER)/bin/pip download $(QUIETLY) --no-binary :all: --no-deps -d $(PEER)/sdist 'transformers==$(PEER_VERSION)'
+	tar -xzf $(PEER)/sdist/*.tar.gz -C $(PEER) --strip-components=1 --wildcards '*/tests'
+	touch $(PEER)/tests/__init__.py $@
+
 clean:
-	rm -rf $(VENV) $(LOWEST) $(CLEAN) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(CLEAN) $(PEER) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache

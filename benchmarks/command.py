@@ -18,6 +18,7 @@ CASES = {
     "halting": "how much time it saves to leave out halted positions, in inference and in training",
     "train": "fixed depth, forward and backward pass, compared with torch.nn, x-transformers and ALBERT",
     "decode": "greedy decoding with a cache, compared with T5",
+    "hugging_face": "decoding with halting by generate() of transformers: with our cache, with its own, and by ours",
     "continuous": "decoding with halting: depth-continuous generation, compared with rows that wait for each other",
     "sweep": "what halting saves against mean steps",
     "positions": "memory and time of each of 1, 2 and 4 processes that share the positions of one sequence",
@@ -34,7 +35,8 @@ class Bench:
     """Measure this machine. A ratio is the median over turns, a share the ratio over its upper bound."""
 
     cases: Annotated[tuple[str, ...], OptionForm("CASE", place=Place.WORD)] = ()
-    """What to measure (default: all but gpu): halting, train, decode, continuous, sweep, positions, startup, gpu."""
+    """What to measure (default: all but gpu): halting, train, decode, hugging_face, continuous, sweep, positions,
+    startup, gpu."""
     json: File = ""
     """Also write all measurements as JSON."""
     markdown: bool = False
