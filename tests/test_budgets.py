@@ -13,7 +13,7 @@ BUDGETS = {
     "lines of execution": 1_532,
     "lines of models": 3_064,
     "lines of decoding": 1_105,
-    "lines of interop": 2_515,
+    "lines of interop": 2_650,
     "lines of baselines": 425,
     "lines of these packages": 10_310,
     "halting rules outside their homes": 0,
