@@ -29,6 +29,7 @@ MATRIX = {
     **{f"pair, {name}": fields for name, fields in SOURCES.items()},
     "two vocabularies": {"target_vocabulary_size": 7, "halting": True},
     "no ties": {"tie_output": False, "output_bias": False},
+    "shared heads": {**LM, "halting": True, "attention.key_value_heads": 1},
     "convolution": {**LM, "transition": "separable_convolution"},
     "classifier": {"architecture": "classifier", "halting": True, **CLASSES},
     "last": {"architecture": "classifier", "pooling": "last", **CLASSES},
@@ -184,8 +185,11 @@ def test_steps_are_shown_on_request():
     assert theirs(input_ids=ids, decoder_input_ids=before).steps is None
 
 
-def test_a_cache_grows_is_cropped_and_starts_again():
-    model = small(**LM, halting=True)
+@pytest.mark.parametrize(
+    "fields", [{}, {"attention.key_value_heads": 1}, {"transition": "separable_convolution", "halting": False}]
+)
+def test_a_cache_grows_is_cropped_and_starts_again(fields):
+    model = small(**{**LM, "halting": True, **fields})
     theirs = to_transformers(model)
     ids = rows(model, padding="none")
     with torch.no_grad():

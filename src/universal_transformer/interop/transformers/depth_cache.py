@@ -116,7 +116,7 @@ class DepthCache(Cache):
             num_heads=old.num_heads,
             capacity=capacity,
             width=both // 2,
-            convolution=old.inputs is not None,
+            convolution=0 if old.inputs is None else old.inputs.shape[3],
             like=old.entries,
         )
         new.length, new.projection = old.length, old.projection
