@@ -62,10 +62,10 @@ lowest: $(LOWEST)/.installed
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow and not compiled" \
 	  $(LOWEST_TESTS)
 
-# their tests are in the source distribution alone; filters of warnings are those of pytest, as they test warnings too
+# their tests are in the source distribution alone; they have marks of their own, and test warnings
 test-transformers: $(PEER)/.installed
 	TRANSFORMERS_TESTS=$(PEER)/tests HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -n $(CORES) \
-	  --dist worksteal -o filterwarnings=default -m "not slow" tests/interop/test_transformers*.py
+	  --dist worksteal -o addopts=--import-mode=importlib -o filterwarnings=default tests/interop/test_transformers*.py
 
 # build/ goes first: files that an earlier build left there would be part of the wheel
 wheel: $(VENV)/.wheels

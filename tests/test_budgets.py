@@ -15,7 +15,7 @@ BUDGETS = {
     "lines of decoding": 1_105,
     "lines of interop": 2_650,
     "lines of baselines": 425,
-    "lines of these packages": 10_310,
+    "lines of these packages": 10_445,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,
