@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 import transformers
 
 import universal_transformer.interop.transformers  # noqa: F401 - registers
+from configs import config_of
 from small_models import small
 from universal_transformer import load
 from universal_transformer.cli import main
@@ -17,6 +18,7 @@ from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.interop.transformers.conversion import to_transformers
 from universal_transformer.interop.transformers.model_folder import fast_tokenizer
+from universal_transformer.registry import build
 
 pytestmark = pytest.mark.filterwarnings("default")
 LM = {"architecture": "language_model"}
@@ -32,6 +34,17 @@ KINDS = {
 def trainable(name):
     model = to_transformers(small(halting=True, dropout=0.0, **KINDS[name]), ponder_weight=0.3)
     return model.train()
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model", "classifier"])
+def test_a_fresh_model_starts_as_ours(architecture):
+    """The spread of each matrix; a halting unit starts with its bias and without weights."""
+    ours = build(config_of(architecture=architecture, width=32, vocabulary_size=50, halting=True, num_classes=4))
+    theirs = to_transformers(ours)
+    fresh = type(theirs)(theirs.config)
+    for (name, value), other in zip(theirs.named_parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(other.std(correction=0), value.std(correction=0), rtol=0.25, atol=1e-9, msg=name)
+        torch.testing.assert_close(other.mean(), value.mean(), rtol=0.0, atol=0.05, msg=name)
 
 
 def batch_of(name, count=4):

@@ -148,14 +148,24 @@ class UniversalTransformerPreTrainedModel(PreTrainedModel):
     _no_split_modules: ClassVar[list[str]] = ["Block"]
     _skip_keys_device_placement: ClassVar[list[str]] = ["cache"]
 
+    def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
+        """Never as for code outside of transformers, where a module without weights of its own is left out."""
+        del is_custom_code
+        super()._initialize_weights(module)
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """The starting values of `models/initialise.py`, of each part of a model as a whole. What was read from a file
-        stays.
+        """The starting values of `models/initialise.py`, of each part as a whole; 0 and 1 where these are not drawn.
+        What was read from a file stays.
         """
         if isinstance(module, PreTrainedModel) or all(module is not child for child in self.children()):
             return
         read = [(part, part.clone()) for part in module.parameters() if getattr(part, "_is_hf_initialized", False)]
+        for parameter in module.parameters():
+            parameter.zero_()
+        for part in module.modules():
+            if isinstance(part, nn.LayerNorm | nn.RMSNorm):
+                part.reset_parameters()
         initialise(module)
         for place, value in read:
             place.copy_(value)
