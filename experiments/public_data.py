@@ -91,9 +91,8 @@ def logic(folder: Path) -> dict[str, str]:
 
 def entailment(folder: Path) -> list[str]:
     files = logic(folder)
-    tests = [word for name in ("test", *LONGER) for word in ("--data.test", f"{name}={files[name]}")]
     columns = ["--data.columns", "label=1,text=2,text=3", "--data.tokenizer", "whitespace"]
-    return ["labelled", "--data.train", files["train"], "--data.validation", files["validation"], *tests, *columns]
+    return ["labelled", "--data.train", files["train"], "--data.validation", files["validation"], *columns]
 
 
 def inflection(folder: Path) -> list[str]:
@@ -134,12 +133,18 @@ def scan(folder: Path) -> list[str]:
 
 
 CASES = {"entailment": entailment, "inflection": inflection, "pronunciation": pronunciation, "scan": scan}
-SPLITS = {"entailment": "test", "scan": "test"}
 PEERS = {
     "entailment": "the BiLSTM below",
     "pronunciation": "52 %, published baseline of the shared task (CLUZH)",
 }
 """What a score is compared with beside the baseline that needs no model."""
+
+
+def scored(folder: Path, name: str) -> list[str]:
+    """The options of the evaluation of a case."""
+    if name == "entailment":
+        return [word for part in ("test", *LONGER) for word in ("--data.test", f"{part}={folder}/logic-{part}.tsv")]
+    return ["--split", "test" if name == "scan" else "validation"]
 
 
 def measure(folder: Path, name: str) -> Line:
@@ -148,7 +153,7 @@ def measure(folder: Path, name: str) -> Line:
     command = ["train", *options, "--training.minutes", str(MINUTES), "--training.threads", "1"]
     begin = ["train", "--resume", str(run)] if (run / "config.json").exists() else [*command, "--run", str(run)]
     subprocess.run([sys.executable, "-c", TRAIN, *begin], check=True)
-    report = json.loads(ut("evaluate", str(run), "--split", SPLITS.get(name, "validation"), "--json"))
+    report = json.loads(ut("evaluate", str(run), *scored(folder, name), "--json"))
     end = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     shown = shlex.join(["ut", "train", *options]).replace(f"{folder}/", "")
     totals = {row["set"]: {**row["metrics"], "baseline": row["baseline"]} for row in report["totals"]}
