@@ -1,7 +1,8 @@
 # make demo   train the embedded default, print its results and the path of its report
 # make test   lint, formatting, types, directions of imports, all tests
 # make torture  count what holds when processes, disks, files and numbers fail (docs/running.md); ONLY=T1,F1: some of it
-# make wheel  build a wheel, install it in a clean environment, and add two numbers with it
+# make wheel  build a source archive and a wheel, check both, install the wheel in a clean environment, and add two numbers
+# make site   build the documentation site into build/site, and stop at a broken link
 # make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
 # make test-transformers  the tests of transformers itself, and ours of its models, in an environment of their own
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
@@ -13,6 +14,8 @@ LOWEST_TESTS ?= tests/nn tests/execution tests/models tests/decoding tests/basel
 CLEAN  ?= .venv-wheel
 PEER   ?= .venv-transformers
 PEER_VERSION ?= 5.24.0
+RELEASE := $(VENV)-release
+SITE   := $(VENV)-site
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 QUIETLY := -q --disable-pip-version-check
 VERIFIED = $(QUIETLY) --no-index --find-links
@@ -21,7 +24,7 @@ export MPLBACKEND := Agg
 # which some machines set: each of some fifty processes would compile torch and the library again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-transformers laws compiled nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
+.PHONY: demo test test-transformers laws compiled nightly torture lint format wheel site lowest clean bench bench-docs bench-gpu
 
 # Packages come from files whose hashes stand in $(2), built where they must be; pip then installs from these alone.
 define verified
@@ -68,12 +71,18 @@ test-transformers: $(PEER)/.installed
 	  --dist worksteal -o addopts=--import-mode=importlib -o filterwarnings=default tests/interop/test_transformers*.py
 
 # build/ goes first: files that an earlier build left there would be part of the wheel
-wheel: $(VENV)/.wheels
+wheel: $(VENV)/.wheels $(RELEASE)/.installed
 	rm -rf build dist
 	$(PYTHON) -m venv --clear $(CLEAN)
-	$(CLEAN)/bin/pip wheel $(VERIFIED) $(VENV)/wheels --no-deps -w dist .
-	$(CLEAN)/bin/pip install $(VERIFIED) $(VENV)/wheels dist/*.whl
+	$(RELEASE)/bin/python -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")' > /dev/null
+	$(CLEAN)/bin/pip wheel $(VERIFIED) $(VENV)/wheels --no-deps -w dist dist/*.tar.gz
+	$(RELEASE)/bin/twine check --strict dist/*
+	env -u PYTHONPATH $(CLEAN)/bin/pip install $(VERIFIED) $(VENV)/wheels dist/*.whl
 	sum=$$(cd $(CLEAN) && echo 95+17 | env -u PYTHONPATH bin/ut predict addition) && echo "95+17=$$sum" && test "$$sum" = 112
+
+site: $(SITE)/.installed
+	$(SITE)/bin/python tools/gather_site.py build/pages
+	$(SITE)/bin/zensical build --strict
 
 torture: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(if $(ONLY),--only $(ONLY)) --write results/bench/reliability.md
@@ -131,5 +140,12 @@ $(PEER)/.installed: pyproject.toml
 	tar -xzf $(PEER)/sdist/*.tar.gz -C $(PEER) --strip-components=1 --wildcards '*/tests'
 	touch $(PEER)/tests/__init__.py $@
 
+$(RELEASE)/.installed $(SITE)/.installed: $(VENV)-%/.installed: constraints-%.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(call verified,$(@D),$<)
+	$(@D)/bin/pip install $(VERIFIED) $(@D)/wheels $$(sed -n 's/^\(twine\|zensical\|mkdocstrings-python\)==.*/\1/p' $<)
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LOWEST) $(CLEAN) $(PEER) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(CLEAN) $(PEER) $(RELEASE) $(SITE) .cache build dist *.egg-info src/*.egg-info \
+	  .mypy_cache .pytest_cache .ruff_cache

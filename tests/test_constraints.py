@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = ("constraints.txt", "constraints-cpu.txt", "constraints-cuda.txt", "constraints-lowest.txt")
+TOOLS = ("constraints-release.txt", "constraints-site.txt")
 
 
 def locked(name):
@@ -28,7 +29,7 @@ def needed(*extras):
     return {key(re.match(r"[\w.-]+", text)[0]) for text in texts} - {key(project["name"])}
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FILES + TOOLS)
 def test_every_package_has_a_version_and_hashes(name):
     found = locked(name)
     assert found

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -14,20 +15,28 @@ from universal_transformer import members
 from universal_transformer.cli import clone, main
 
 ROOT = Path(__file__).parents[2]
-BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+BUILD = "from setuptools.build_meta import build_sdist, build_wheel; build_sdist('.'); build_wheel('.')"
 
 
-def test_a_wheel_has_every_file_of_the_package(tmp_path):
+def test_a_wheel_and_a_source_archive_have_every_file_of_the_package(tmp_path):
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignored)
+    for beside in ("paper", "benchmarks"):
+        (tmp_path / beside).mkdir()
+        shutil.copy(ROOT / beside / "__init__.py", tmp_path / beside)
     files = {path.relative_to(tmp_path / "src").as_posix() for path in tmp_path.glob("src/**/*") if path.is_file()}
-    subprocess.run([sys.executable, "-c", BUILD, "."], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == files
+    (source,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames() if not archive.getmember(name).isdir()}
+    assert {f"src/{name}" for name in files} <= inside
+    assert not any(name.startswith(("paper", "benchmarks")) for name in inside)
     assert "universal_transformer/pretrained_models/copy/model/model.safetensors" in held
 
 
