@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from universal_transformer.data.example import Example, size
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.evaluation.pipeline import line_of
 from universal_transformer.evaluation.prediction import with_words
 from universal_transformer.files import decode_json
@@ -40,11 +40,28 @@ from universal_transformer.typed import Positive, Range
 
 PATIENCE = 10.0
 """Seconds beyond those of a request in which its client must have read the answer."""
-FAILURES = (HTTPException, UserError, Full, Fault, TimeoutError, Exception)
+FAULT = "an error of the server, which its log has"
+STATUS: Mapping[type[Exception], tuple[int, str]] = {
+    HTTPException: (0, ""),
+    UserError: (400, ""),
+    Full: (503, "as many requests wait as may; try again later"),
+    TimeoutError: (504, "the answer took longer than a request may"),
+    Fault: (500, FAULT),
+    Exception: (500, FAULT),
+}
+"""Kind of an error -> its status, and its message where it has none of its own."""
 MOST_INPUTS = 256
 """Of one request."""
 IGNORED = ("user", "metadata", "store", "service_tier")
 """Fields of OpenAI's clients that are not about the answer."""
+
+
+class ReadInput(NamedTuple):
+    """An input of ``/predict`` as a line, and its example: None of an empty line, or where there is a problem."""
+
+    line: str
+    example: Example | None
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +99,8 @@ class Service:
         given = await run_in_threadpool(lambda: list(requests_of(asked, batch, pipeline=engine.pipeline)))
         prompts = [each.tokens for each in given[:: asked.n]]
         self._check_longest(map(len, prompts))
-        if len(given) > engine.limits.queue:
-            raise UserError(f"n: {len(given)} answers in one request; at most {engine.limits.queue} here")
+        most = engine.limits.queue
+        refuse((len(given) > most, f"{len(given)} answers in one request; at most {most} here"), at="n")
         events: asyncio.Queue[TokenEvent] = asyncio.Queue()
         tickets = [Ticket(each, choice, events) for choice, each in enumerate(given)]
         choices = CompletionChoices(engine, asked, self.name, prompts, tickets, events)
@@ -111,45 +128,44 @@ class Service:
         """``POST /predict``: what ``ut predict --format jsonl`` prints for each input."""
         body = decode_json(await request.body(), where="body")
         asked: Inputs = fields_of(body, Inputs)
-        if not 1 <= len(asked.inputs) <= MOST_INPUTS:
-            raise UserError(f"inputs: found {len(asked.inputs)}; expected 1 to {MOST_INPUTS}")
+        count = len(asked.inputs)
+        refuse((not 1 <= count <= MOST_INPUTS, f"found {count}; expected 1 to {MOST_INPUTS}"), at="inputs")
         pipeline = self.engine.pipeline
         options = asked.of(pipeline.options, most=asked.max_new_tokens, calibrated=is_calibrated(pipeline))
         if asked.beams is not None:
             options = dataclasses.replace(options, beams=asked.beams)
         options.check(pipeline.model)
         read = await run_in_threadpool(self._read, asked)
-        examples = [example for _, example in read if isinstance(example, Example)]
+        examples = [each.example for each in read if each.example is not None]
         self._check_longest(map(size, examples))
         found: list[Prediction] = []
         if examples:
             answers = asyncio.get_running_loop().create_future()
             question = PredictCall(examples, options, asked.choices, answers)
-            self.engine.submit(question)
+            self.engine.submit(questions=[question])
             try:
                 found = await self._unless_gone(request, answers)
             finally:
-                self.engine.cancel(question)
+                self.engine.cancel([question])
         left = iter(found)
         results = [
-            _shown(with_words(next(left), codec=pipeline.codec, line=line, example=example))
-            if isinstance(example, Example)
-            else {"error": str(example)}
-            if isinstance(example, UserError)
+            {"error": each.problem}
+            if each.problem
             else _shown(Prediction(text="", score=0.0))
-            for line, example in read
+            if each.example is None
+            else _shown(with_words(next(left), codec=pipeline.codec, line=each.line, example=each.example))
+            for each in read
         ]
         return JSONResponse({"model": self.name, "predictions": results})
 
-    def _read(self, asked: Inputs) -> list[tuple[str, Example | UserError | None]]:
-        """Each input as a line, and its example, what is wrong with it, or None for an empty one."""
-        found: list[tuple[str, Example | UserError | None]] = []
+    def _read(self, asked: Inputs) -> list[ReadInput]:
+        found = list[ReadInput]()
         for number, text in enumerate(asked.inputs):
             line = line_of(text, number)
             try:
-                found.append((line, self.engine.pipeline.example(line, number)))
+                found.append(ReadInput(line, self.engine.pipeline.example(line, number)))
             except UserError as error:
-                found.append((line, error))
+                found.append(ReadInput(line, None, str(error)))
         return found
 
     def _check_longest(self, sizes: Any) -> None:
@@ -216,7 +232,7 @@ class Service:
             self.engine.stop()
             await run_in_threadpool(self.engine.join)
 
-        handlers: Mapping[Any, Any] = dict.fromkeys(FAILURES, _failure)
+        handlers: Mapping[Any, Any] = dict.fromkeys(STATUS, _failure)
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
         inner.router.redirect_slashes = False
         return Guard(_Counted(inner, self, paths={route.path for route in routes}), hosts=hosts)
@@ -254,17 +270,10 @@ async def _gone(request: HttpRequest) -> None:
         pass
 
 
-def _status_of(error: BaseException) -> tuple[int, str]:
+def _status_of(error: Exception) -> tuple[int, str]:
     """The status and the message of an error."""
-    if isinstance(error, HTTPException):
-        return error.status_code, error.detail
-    if isinstance(error, Full):
-        return 503, "as many requests wait as may; try again later"
-    if isinstance(error, UserError):
-        return 400, str(error)
-    if isinstance(error, TimeoutError):
-        return 504, "the answer took longer than a request may"
-    return 500, "an error of the server, which its log has"
+    status, message = next(found for kind, found in STATUS.items() if issubclass(type(error), kind))
+    return getattr(error, "status_code", status), message or str(getattr(error, "detail", error))
 
 
 async def _failure(request: HttpRequest, error: Exception) -> Response:

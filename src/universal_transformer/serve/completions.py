@@ -53,13 +53,9 @@ def fields_of(body: Mapping[str, Any], kind: Any, *, ignored: Sequence[str] = ()
             why = "this server has no such choice" if name in NEUTRAL else f"unknown{suggestion(name, known)}"
             raise UserError(f"{name}: {why}; fields: {listed(sorted(known))}")
         values[name] = typed(value, known[name], where=name)
-    missing = [
-        each.name
-        for each in dataclasses.fields(kind)
-        if each.default is each.default_factory is dataclasses.MISSING and each.name not in values
-    ]
-    if missing:
-        raise UserError(f"{missing[0]}: missing; expected a JSON object with it")
+    for each in dataclasses.fields(kind):
+        missing = each.default is each.default_factory is dataclasses.MISSING and each.name not in values
+        refuse((missing, "missing; expected a JSON object with it"), at=each.name)
     return kind(**values)
 
 
@@ -88,10 +84,8 @@ class Chosen:
     def of(self, options: DecodingOptions, *, most: int | None, calibrated: bool) -> DecodingOptions:
         """The options of a server with what is chosen here, and at most ``most`` new tokens."""
         sampling = self.sampling
-        if calibrated and sampling != GREEDY:
-            raise UserError(
-                "temperature: the depth of this server is calibrated for greedy answers; start it with --no-calibration"
-            )
+        greedy = "the depth of this server is calibrated for greedy answers; start it with --no-calibration"
+        refuse((calibrated and sampling != GREEDY, greedy), at="temperature")
         changes: dict[str, Any] = {"sampling": sampling, "max_new_tokens": most or options.max_new_tokens}
         changes |= {
             name: value for name in ("max_steps", "halting_threshold") if (value := getattr(self, name)) is not None
@@ -138,7 +132,7 @@ class Completion(Chosen):
 
 
 @dataclass
-class WrittenText:
+class ChoiceText:
     """The text of a choice, from its tokens so far. What is sent is never taken back."""
 
     codec: Codec[Any, Any]
@@ -223,7 +217,7 @@ class CompletionChoices:
     def __post_init__(self) -> None:
         codec, stops = self.engine.pipeline.codec, self.asked.stops
         n = self.asked.n
-        self.choices = [WrittenText(codec, self.prompts[ticket.choice // n], stops) for ticket in self.tickets]
+        self.choices = [ChoiceText(codec, self.prompts[ticket.choice // n], stops) for ticket in self.tickets]
 
     async def made(self) -> AsyncIterator[tuple[int, str]]:
         """The number of a choice and what its text has got, for each token, until all choices have ended."""
@@ -302,9 +296,8 @@ def ids_of(prompt: str | tuple[int, ...], *, pipeline: Pipeline, number: int) ->
     example = pipeline.example(prompt, number)
     continues = pipeline.codec.target.continues
     if example is None:
-        if continues:
-            return []
-        raise UserError(f"prompt {number}: an empty text; expected input")
+        refuse((not continues, "an empty text; expected input"), at=f"prompt {number}")
+        return []
     return list(example.target if continues else example.source)  # type: ignore[arg-type]
 
 

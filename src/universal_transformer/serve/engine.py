@@ -65,6 +65,12 @@ class Ticket:
     job: Job | None = None
     cancelled: bool = False
 
+    def cancel(self) -> None:
+        """Make no more of it."""
+        self.cancelled = True
+        if self.job is not None:
+            self.job.cancelled = True
+
 
 @dataclass(eq=False)
 class PredictCall:
@@ -75,6 +81,10 @@ class PredictCall:
     num_choices: int
     answers: asyncio.Future[list[Prediction]]
     cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Make no more of it."""
+        self.cancelled = True
 
 
 class Full(Exception):  # noqa: N818 - a state of the server, not a mistake
@@ -144,30 +154,22 @@ class Engine(threading.Thread):
         """Sequences that are being continued."""
         return len(self._sent)
 
-    def submit(self, given: Sequence[Ticket] | PredictCall) -> None:
-        """Let choices, or a question, wait for their turn; `Full` if too many wait."""
-        count = 1 if isinstance(given, PredictCall) else len(given)
+    def submit(self, tickets: Sequence[Ticket] = (), *, questions: Sequence[PredictCall] = ()) -> None:
+        """Let choices and questions wait for their turn; `Full` if too many wait."""
         with self._changed:
-            if self.waiting + count > self.limits.queue or self._stopping:
+            if self.waiting + len(tickets) + len(questions) > self.limits.queue or self._stopping:
                 raise Full
-            if isinstance(given, PredictCall):
-                self._questions.append(given)
-            else:
-                self._tickets += given
+            self._tickets += tickets
+            self._questions += questions
             self._changed.notify()
 
-    def cancel(self, given: Sequence[Ticket] | PredictCall) -> None:
+    def cancel(self, given: Sequence[Ticket | PredictCall]) -> None:
         """Make no more of what was asked: its client is gone, or has enough."""
         with self._changed:
-            if isinstance(given, PredictCall):
-                given.cancelled = True
-                self._questions = deque(question for question in self._questions if not question.cancelled)
-                return
-            for ticket in given:
-                ticket.cancelled = True
-                if ticket.job is not None:
-                    ticket.job.cancelled = True
+            for asked in given:
+                asked.cancel()
             self._tickets = deque(ticket for ticket in self._tickets if not ticket.cancelled)
+            self._questions = deque(question for question in self._questions if not question.cancelled)
 
     def stop(self) -> None:
         """Let the thread end as soon as nothing is left to do."""
