@@ -71,7 +71,8 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path, monkeypatch):
         value = getattr(config.training, field.name)
         if isinstance(value, str):
             continue
-        change = 0.5 if field.name == "ema_decay" else other[type(value)]
+        named = {"ema_decay": 0.5, "tracker": "tensorboard"}
+        change = named.get(field.name, other[type(value)])
         new = dataclasses.replace(config.training, **{field.name: change})
         changed = dataclasses.replace(config, training=new)
         if field.name in LIMITS:

@@ -50,7 +50,7 @@ ELSEWHERE = {
     "threads": "how, not what",
     "compile": "how, not what",
     "device": "how, not what",
-    "tensorboard": "further files",
+    "tracker": "where numbers are reported to",
 }
 CASES = {
     "fixed": ({"halting": False}, {}),
