@@ -47,10 +47,10 @@ def page(lines: Sequence[Line]) -> Iterator[str]:
         runs = [line for line in lines if (line["residual"], line["scale"]) == (residual, scale)]
         if not runs:
             continue
-        errors = [line["error"] for line in runs]
-        spread = f"{statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+        errors = [100 * line["error"] for line in runs]
+        spread = f"{statistics.stdev(errors):.1f}" if len(errors) > 1 else ""
         entropy = statistics.mean(line["cross_entropy"] for line in runs)
-        yield f"| {name} | {len(runs)} | {statistics.mean(errors):.2f} | {spread} | {entropy:.4f} |"
+        yield f"| {name} | {len(runs)} | {statistics.mean(errors):.1f} | {spread} | {entropy:.3f} |"
 
 
 def main() -> None:
