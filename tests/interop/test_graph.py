@@ -7,7 +7,16 @@ import torch
 from configs import config_of
 from small_models import MODERN, SIZES, small
 from universal_transformer.errors import UserError
-from universal_transformer.interop.graph import OPSET, Exportable, compare, export_program, save_onnx, save_torch
+from universal_transformer.interop.graph import (
+    OPSET,
+    Exportable,
+    TracedExportable,
+    compare,
+    export_program,
+    save_onnx,
+    save_torch,
+)
+from universal_transformer.nn.context import Kept
 from universal_transformer.nn.halting import ACT
 from universal_transformer.registry import build
 from universal_transformer.rules import HALTING_RULES
@@ -136,6 +145,39 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
 def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message):
     with pytest.raises(UserError, match=message):
         Exportable(build(config_of(**SIZES, **fields)))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({**OTHERS["facts"], "max_steps": 3}, id="facts that halt"),
+        pytest.param({"halting": True, "max_steps": 3}, id="both sides halt", marks=pytest.mark.slow),
+        pytest.param({**ARCHITECTURES["tagger"], "layers_per_step": 2}, id="two blocks a step", marks=pytest.mark.slow),
+    ],
+)
+def test_a_traced_graph_gives_what_happens_at_each_step(fields, tmp_path):
+    model = small(**fields).float()
+    traced = TracedExportable(model)
+    forward = save_onnx(export_program(traced), tmp_path / "model.onnx", model=traced)
+    for ids in batches(traced):
+        found = dict(zip(traced.outputs, forward(*ids), strict=True))
+        sizes = {"batch": len(ids[0])} | {name: one.shape[1] for name, one in zip(traced.inputs, ids, strict=True)}
+        with torch.no_grad():
+            output = model(*ids, keep=Kept(attention=True, states=True))
+        compared = {"logits": output.logits, "step_logits": output.step_logits}
+        for side, trace in (("encoder", output.encoder), ("decoder", output.decoder)):
+            if trace is not None:
+                assert torch.equal(found[f"{side}_steps"], trace.steps)
+                compared |= {f"{side}_attention": trace.self_attention, "cross_attention": trace.cross_attention}
+                if "halting" in fields:
+                    compared |= {f"{side}_halting": trace.probability, f"{side}_remainder": trace.remainder}
+        compared = {name: tensor for name, tensor in compared.items() if tensor is not None}
+        assert {*found} == {*compared, "encoder_steps"} | {"decoder_steps"} & {*traced.outputs}
+        for name, tensor in compared.items():  # the model stops when all positions have halted
+            made = found[name][: len(tensor)]
+            torch.testing.assert_close(made, tensor, rtol=0, atol=1e-5, msg=name)
+            assert found[name].shape == tuple(sizes.get(axis, axis) for axis in traced.outputs[name])
 
 
 class Slowing(ACT):

@@ -9,6 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,8 @@ from universal_transformer.interop.depth_loop import graph_loop
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.context import NOTHING, Kept
+from universal_transformer.nn.recurrence import Loop, Recurrence, depth_loop
 from universal_transformer.rules import Refusals, choices_of
 
 OPSET = 20
@@ -53,6 +55,9 @@ class Exportable(nn.Module):
     The tuple has the logits, then the steps of each side that the model has. UserError for a model that has no export.
     """
 
+    loop: Loop = staticmethod(graph_loop)
+    keep: Kept = NOTHING
+
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.config: ModelConfig = model.config
@@ -65,10 +70,14 @@ class Exportable(nn.Module):
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         for module in self.model.modules():
             if isinstance(module, Recurrence):
-                module.loop = graph_loop
+                module.loop = self.loop
 
     def forward(self, *ids: Tensor) -> tuple[Tensor, ...]:
-        return outputs(self.model(*ids))
+        return self.read(self.model(*ids, keep=self.keep))
+
+    def read(self, found: ModelOutput) -> tuple[Tensor, ...]:
+        """The tensors of an output of the model, in the order of `outputs`."""
+        return outputs(found)
 
     @property
     def inputs(self) -> dict[str, Axes]:
@@ -100,6 +109,40 @@ class Exportable(nn.Module):
             ids[1::2, (lengths[name] + 1) // 2 :] = vocabulary.padding_id
             made.append(ids)
         return tuple(made)
+
+
+class TracedExportable(Exportable):
+    """A graph that also gives what happens at each step. It makes all T steps, where the other one ends with the last
+    position: each step then has a place of its own in the outputs, and no number differs.
+    """
+
+    loop = staticmethod(partial(depth_loop, runs=lambda _: True))
+    keep = Kept(attention=True, states=True)
+
+    @property
+    def outputs(self) -> dict[str, Axes]:
+        """Those of every export, then the logits after each step; then, of each side, the probabilities to halt and the
+        remainder where it halts, and the attention of each application of a block. A target attends to a source too.
+        """
+        every, config = super().outputs, self.config
+        made = {name: config.max_steps_of(decoder=name == "target") for name in self.inputs}
+        last = next(reversed(made))
+        every["step_logits"] = (made[last], *every["logits"])
+        for name, steps in made.items():
+            side, layers = ("encoder", "decoder")[name == "target"], (steps * config.step.blocks, "batch")
+            if config.halts_in(decoder=name == "target"):
+                every |= {f"{side}_halting": (steps, "batch", name), f"{side}_remainder": ("batch", name)}
+            every[f"{side}_attention"] = (*layers, config.sizes.num_heads, name, name)
+            if name == "target" and "source" in made:
+                every["cross_attention"] = (*layers, config.sizes.num_heads, name, "source")
+        return every
+
+    def read(self, found: ModelOutput) -> tuple[Tensor, ...]:
+        read = [*outputs(found), found.step_logits]
+        for trace in found.traces:
+            halting = () if trace.probability is None else (trace.probability, trace.remainder)
+            read += [*halting, trace.self_attention, trace.cross_attention]
+        return tuple(tensor for tensor in read if tensor is not None)
 
 
 def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
@@ -188,7 +231,7 @@ def compare(forward: Forward, model: Model, batches: Sequence[tuple[Tensor, ...]
     difference, equal, positions = 0.0, 0, 0
     for ids in batches:
         found, expected = forward(*ids), outputs(model(*ids))
-        same = [one == other for one, other in zip(found[1:], expected[1:], strict=True)]
+        same = [one == other for one, other in zip(found[1 : len(expected)], expected[1:], strict=True)]
         rows = torch.cat(same, dim=1).all(dim=1)
         if bool(rows.any()):
             scale = max(1.0, float(expected[0].abs().max()))
