@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from statistics import fmean, stdev
+from typing import cast
 
 from paper.definition import Column, Grid, ResultTable
 from paper.printed import Cell
@@ -35,6 +36,8 @@ METRICS: Mapping[str, Score] = {
 }
 """Every score that a table can show."""
 
+COMPARED = ("ut-halting", "ut", "transformer", "lstm")
+"""Models whose order the paper is about."""
 NOT_MEASURED = "not measured"
 _CHOICE = """\
 Of all runs of a row, ours is the best one on validation; test examples are not used for this choice. Where several
@@ -48,6 +51,7 @@ def render(table: ResultTable, results: Sequence[Result]) -> str:
     lines = [f"# {table.heading}", "", table.introduction.strip(), "", _CHOICE, ""]
     for grid in table.grids:
         lines += _grid(grid, results, rows=table.rows, notes=notes)
+        lines += _order(grid, results)
     lines += notes.lines()
     if table.deviations:
         lines += ["## Where the protocol differs from the paper's", ""]
@@ -126,6 +130,45 @@ def _grid(grid: Grid, results: Sequence[Result], *, rows: Iterable[str], notes: 
     # capitalize() would write Bleu
     unit_lines = [f"{unit[0].upper()}{unit[1:]}.", ""] if unit else []
     return [f"## {grid.title}", "", *unit_lines, *_markdown(head, lines)]
+
+
+def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
+    """Whether each pair of models that the paper compares has the order that it prints, in the first score."""
+    models = [model for model in grid.models if model in grid.printed and model in COMPARED]
+    rows = []
+    for better, worse in combinations(sorted(models, key=COMPARED.index), 2):
+        cells = []
+        for place, column in enumerate(grid.columns.values()):
+            printed = [_first(grid.printed[model][place]) for model in (better, worse)]
+            ours = [_first_of(model, results, column=column) for model in (better, worse)]
+            if None in printed or printed[0] == printed[1]:
+                cells.append("-")
+            elif None in ours:
+                cells.append(NOT_MEASURED)
+            else:
+                signs = [cast("float", first) > cast("float", second) for first, second in (printed, ours)]
+                cells.append("as printed" if signs[0] == signs[1] and ours[0] != ours[1] else "not as printed")
+        rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
+    if {"as printed", "not as printed"}.isdisjoint(cell for row in rows for cell in row[1:]):
+        return []
+    return [f"## {grid.title}: order of two models, by the first score", "", *_markdown(["pair", *grid.columns], rows)]
+
+
+def _first(cell: Cell) -> float | None:
+    return float(cell[0]) if isinstance(cell, tuple) else None
+
+
+def _first_of(model: str, results: Sequence[Result], *, column: Column) -> float | None:
+    """The first score of the best runs of a row, the mean over seeds where there are several."""
+    key = f"{column.run}/{model}".lstrip("/")
+    own = [one for one in results if _belongs(one.row, key=key) and groups(one, column=column)]
+    if not own or column.supports:
+        return None
+    best = _best(own)
+    if sum(len(groups(one, column=column)) for one in best) < column.num_tasks:
+        return None
+    seeds = _over_seeds(best, own, column=column)
+    return fmean(_mean(found, column.metrics[0], column=column) for found in seeds)
 
 
 def _belongs(row: str, *, key: str) -> bool:
