@@ -9,6 +9,7 @@ from universal_transformer.files import show
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, DepthOptions, Sampling
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import BaseConfig
+from universal_transformer.nn.context import NOTHING, Kept
 from universal_transformer.rules import Exit, stops_at
 from universal_transformer.typed import Positive, Range, check
 
@@ -118,8 +119,8 @@ class DecodingOptions:
     def longer_answers(self, model: Model) -> str:
         return model.config.longer_answers if self.max_new_tokens is None else BaseConfig.longer_answers
 
-    def run(self, model: Model, *inputs: Tensor) -> Any:
-        return model(*inputs, **vars(self.depth))
+    def run(self, model: Model, *inputs: Tensor, keep: Kept = NOTHING) -> Any:
+        return model(*inputs, keep=keep, **vars(self.depth))
 
 
 DEFAULTS = DecodingOptions()

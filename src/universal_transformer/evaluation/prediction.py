@@ -5,20 +5,22 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from typing import Any, ClassVar
+from itertools import islice, pairwise, zip_longest
+from typing import Any, ClassVar, NamedTuple
 
 from torch.nn.functional import logsigmoid
 
+from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import ABSENT, PADDING, PRESENT, Example, ids_of, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
-from universal_transformer.decoding.generation import evaluating, prepared
+from universal_transformer.decoding.generation import evaluating, next_log_probabilities, prepared
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.tensors import Called, check_batches, device_of
 from universal_transformer.models.model import Model
+from universal_transformer.nn.context import Kept
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Prediction, Token
 from universal_transformer.typed import Positive, typed
@@ -26,6 +28,7 @@ from universal_transformer.typed import Positive, typed
 WINDOW = 1024
 MOST_ENDS = 3
 """How many times as many ends of lines as lines a language model may write: it may leave lines empty."""
+EVERYTHING = Kept(attention=True, states=True)
 MOST_NUMBERS = 2**32
 """More examples than there are: another line of one has draws of its own."""
 
@@ -57,15 +60,31 @@ def predict(
     `num_choices` best answers. `with_words` fills `words`. Examples are read `window` at a time and batched by length
     under `batch_tokens` positions. Sampling depends on the number of an example only: batches change no answer.
     """
-    options = options or DecodingOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
         typed(value, Positive, where=name)
+    asked = answers_of(model, codec, options or DecodingOptions(), num_choices=num_choices)
+    return asked.of_windows(iter(examples), batch_tokens=batch_tokens, window=window)
+
+
+def answers_of(model: Model, codec: Codec[Any, Any], options: DecodingOptions, *, num_choices: int = 3) -> "Answers":
+    """Return what asks `model`; UserError for options that do not fit it."""
     wanted = model.config.architecture, model.writes
-    asked = next(kind for kind in ANSWERS if (kind.architecture, kind.writes) == wanted)
+    kind = next(kind for kind in ANSWERS if (kind.architecture, kind.writes) == wanted)
     options.check(model)
-    return asked(model, codec, options, num_choices).of_windows(
-        iter(examples), batch_tokens=batch_tokens, window=window
-    )
+    return kind(model, codec, options, num_choices)
+
+
+class Watched(NamedTuple):
+    """The answer to one example, and a call of the model that gives it and kept all that a trace may keep."""
+
+    prediction: Prediction
+    called: Called
+    places: Sequence[int]
+    """The positions of the side that is read at which the output stands; none of a class."""
+
+
+OneAnswer = tuple[str, float]
+"""A text, and its probability."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,22 @@ class Answers(ABC):
     @abstractmethod
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
         """Return the answers to examples of these numbers."""
+
+    @abstractmethod
+    def watched(self, example: Example) -> Watched:
+        """Return the answer to an example, with the call that gives it."""
+
+    def after_steps(self, called: Called) -> list[list[OneAnswer]]:
+        """Return the best answer of the states after each step of a call for one example: one, or one a position."""
+        logits = called.output.step_logits
+        return [] if logits is None else [self.best(each[0], called) for each in logits]
+
+    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
+        """Return the best answers of logits of one example, ``[classes]`` or ``[position, classes]``."""
+        del called
+        probabilities, indices = (values.tolist() for values in logits.double().softmax(-1).max(-1))
+        names = {index: self.name_of(index) for index in {*indices}}
+        return [(names[index], probability) for index, probability in zip(indices, probabilities, strict=True)]
 
     def of_windows(self, examples: Iterator[Example], *, batch_tokens: int, window: int) -> Iterator[Prediction]:
         """Yield the answers to each window of examples, shorter ones first, as soon as all before them are known."""
@@ -105,6 +140,10 @@ class Answers(ABC):
         """Return the positions of an example in memory, its longest output included."""
         given, most = max(1, size(example)), self.options.max_new_tokens
         return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.num_beams
+
+    def name_of(self, index: int) -> str:
+        """Return the text of a class, a tag or a token."""
+        return self.codec.render([index])
 
     def tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
         """Return the source positions of an example in reading order with their steps."""
@@ -134,7 +173,22 @@ class ClassAnswers(Answers):
 
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
         del numbers
-        called = Called.with_examples(self.model, examples, self.options)
+        return self.of_call(Called.with_examples(self.model, examples, self.options), examples)
+
+    def watched(self, example: Example) -> Watched:
+        called = Called.with_examples(self.model, [example], self.options, keep=EVERYTHING)
+        return Watched(self.of_call(called, [example])[0], called, self.places(example))
+
+    def places(self, example: Example) -> Sequence[int]:
+        """Return the positions that have an answer of their own."""
+        del example
+        return ()
+
+    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
+        return super().best(logits.unsqueeze(0), called)
+
+    def of_call(self, called: Called, examples: Sequence[Example]) -> list[Prediction]:
+        """Return the answers that the output of a call gives."""
         scores, steps = called.logits.double().log_softmax(-1), called.source_steps
         best, classes = scores.topk(min(self.num_choices, scores.shape[-1]), dim=-1)
         found = []
@@ -151,10 +205,13 @@ class LabelAnswers(ClassAnswers):
 
     writes = "labels"
 
-    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
-        del numbers
-        called, found = Called.with_examples(self.model, examples, self.options), []
-        logits = called.logits.double()
+    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
+        del called
+        written = tuple(PRESENT if logit > 0 else ABSENT for logit in logits.tolist())
+        return [(self.codec.render(written), float(logsigmoid(logits.double().abs()).sum().exp()))]
+
+    def of_call(self, called: Called, examples: Sequence[Example]) -> list[Prediction]:
+        logits, found = called.logits.double(), []
         certain = logsigmoid(logits.abs())
         for example, row, values, taken in zip(
             examples, logits.tolist(), certain.tolist(), called.source_steps, strict=True
@@ -180,9 +237,14 @@ class TagAnswers(ClassAnswers):
 
     architecture = "tagger"
 
-    def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
-        del numbers
-        called = Called.with_examples(self.model, examples, self.options)
+    def places(self, example: Example) -> Sequence[int]:
+        return self.codec.source.word_places(ids_of(example.source))
+
+    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
+        given, found = called.batch.target[0].tolist(), Answers.best(self, logits, called)
+        return [(self.name_of(index), 1.0) if index else one for index, one in zip_longest(given, found)]
+
+    def of_call(self, called: Called, examples: Sequence[Example]) -> list[Prediction]:
         values, best = called.logits.double().log_softmax(-1).max(dim=-1)
         found = []
         for example, scores, ids, taken in zip(
@@ -235,6 +297,30 @@ class TokenAnswers(Answers):
     def complete(self, found: list[list[Generated]], source: Source, numbers: Sequence[int]) -> None:
         """Continue what is found for a source and is no whole answer yet."""
 
+    def watched(self, example: Example) -> Watched:
+        (found,) = self.answers([example], [0])
+        first = len(self.prompt(example))
+        call = dataclasses.replace(example, target=self.whole(example, found))
+        called = Called.with_examples(self.model, [call], self.options, keep=EVERYTHING)
+        return Watched(found, called, range(first, first + len(found.output)))
+
+    def prompt(self, example: Example) -> tuple[int, ...]:
+        """Return the tokens that an answer goes on from."""
+        del example
+        return ()
+
+    def whole(self, example: Example, found: Prediction) -> Any:
+        """Return the target of which an answer is the end, with the end token if there is one."""
+        ended = len(found.output) > len(found.written)
+        return (*self.prompt(example), *found.written, *[self.model.config.vocabulary.end_id] * ended)
+
+    def name_of(self, index: int) -> str:
+        return SPECIAL[END] if index == self.model.config.vocabulary.end_id else super().name_of(index)
+
+    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
+        allowed = next_log_probabilities(logits, config=self.model.config)
+        return super().best(allowed, called)
+
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         """Return what the model reads."""
         source = collate(examples, indices=numbers).to(device_of(self.model)).source
@@ -261,6 +347,9 @@ class Continuations(TokenAnswers):
     """The best continuations of prompts, which are the targets of examples."""
 
     architecture = "language_model"
+
+    def prompt(self, example: Example) -> tuple[int, ...]:
+        return ids_of(example.target)
 
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         del numbers
@@ -303,6 +392,14 @@ class FrameAnswers(TokenAnswers):
     """Frames as the content of files; the tokens of an answer are its positions."""
 
     writes = "frames"
+
+    def whole(self, example: Example, found: Prediction) -> Any:
+        del example
+        return found.written
+
+    def after_steps(self, called: Called) -> list[list[OneAnswer]]:
+        del called
+        return []
 
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
         rows = generate_frames(self.model, self.sources(examples, numbers), self.options)

@@ -17,6 +17,7 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.memory import check_memory
 from universal_transformer.models.model import Model
+from universal_transformer.nn.context import NOTHING, Kept
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
@@ -45,9 +46,11 @@ class Called:
     output: Any
 
     @classmethod
-    def with_examples(cls, model: Model, examples: Sequence[Example], options: DecodingOptions) -> Called:
+    def with_examples(
+        cls, model: Model, examples: Sequence[Example], options: DecodingOptions, *, keep: Kept = NOTHING
+    ) -> Called:
         batch = batch_of(model, examples)
-        return cls(model, batch, options.run(model, *inputs_of(batch, model=model)))
+        return cls(model, batch, options.run(model, *inputs_of(batch, model=model), keep=keep))
 
     @property
     def logits(self) -> Float[Tensor, "batch *positions classes"]:

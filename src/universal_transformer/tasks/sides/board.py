@@ -36,6 +36,14 @@ class Cells(Side):
     def target_fields(self) -> Mapping[str, Any]:
         return {"architecture": "tagger", "vocabulary.num_classes": 1 + self.side}
 
+    @property
+    def view(self) -> Mapping[str, Any]:
+        shape = SHAPES[self.side]
+        return {"form": "board", "side": self.side, "box_rows": shape.box_rows, "box_columns": shape.box_columns}
+
+    def input_text(self, source: Sequence[int]) -> str:
+        return "".join(self.names(source))
+
     def ids(self, cells: Sequence[int]) -> tuple[int, ...]:
         return tuple([BLANK + digit for digit in cells])
 

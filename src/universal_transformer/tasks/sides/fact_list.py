@@ -62,6 +62,16 @@ class Facts(Listed):
     def names(self, positions: Sequence[tuple[int, ...]]) -> list[str]:
         return [" ".join(map(self.name, fact)) for fact in positions]
 
+    @property
+    def view(self) -> Mapping[str, Any]:
+        return {"form": "facts"}
+
+    def input_text(self, source: Sequence[tuple[int, ...]]) -> str:
+        """The numbered lines of a story, with the mark of its question."""
+        names = self.names(source)
+        lines = [f"{number} {names[row]}" for number, row in enumerate(self.reading_order(len(names)), start=1)]
+        return "\n".join(lines) + "?"
+
     def reading_order(self, count: int) -> Sequence[int]:
         return (*range(count - 2, -1, -1), count - 1) if self.recent_first else range(count)
 

@@ -250,6 +250,9 @@ class Symbols(Listed):
             )
         return Example(source=source, target=())
 
+    def input_text(self, source: Sequence[int]) -> str:
+        return self._reverse_numbers("".join(self.names(source)))
+
     def render(self, target: Sequence[int]) -> str:
         """Turn ids up to the end id into text; ids without a symbol become "�"."""
         return self._reverse_numbers("".join(self.names(until_end(target))))

@@ -97,6 +97,10 @@ class Side:
         """A source as a line of text."""
         return " ".join(self.names(source))
 
+    def input_text(self, source: Any) -> str:
+        """A source as `read` takes it, unknown words aside."""
+        return self.text(source)
+
     def pieces(self, ids: Any) -> list[str]:
         """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""
         return self.names(ids)
@@ -108,6 +112,11 @@ class Side:
     def reading_order(self, count: int) -> Sequence[int]:
         """The `count` positions of a source in the order in which a person reads them."""
         return range(count)
+
+    @property
+    def view(self) -> Mapping[str, Any]:
+        """The ``form`` in which a page shows a source, one of `draw.js`, and what that needs; JSON values."""
+        return {"form": "tokens"}
 
     def picture(self, value: Any) -> Pixels | None:
         """Grey pixels [row, column] of a source, or of ids that were written, of a side that is a picture."""
