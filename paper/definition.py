@@ -30,6 +30,7 @@ TITLES: dict[str, str] = {
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",
+    "ut-printed": "UT, dynamic halting, the equations as printed",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
 }
@@ -121,6 +122,22 @@ def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[st
         for column, base in columns.items()
         for model in models
     }
+
+
+PRINTED: Mapping[str, object] = {
+    "model.step.norm": "post",
+    "model.step.residual": "previous",
+    "model.attention.scale": "width",
+    "model.coordinates.position": "sinusoidal",
+    "training.learning_rate": 5e-4,
+    "training.warmup_updates": 1000,
+}
+"""The equations of version 1 and of the patent, the plain sum before each LayerNorm, and the rate that this needs."""
+
+
+def as_printed(recipe: Recipe) -> Recipe:
+    """Return the recipe of a model that halts by adaptive computation time with `PRINTED`."""
+    return lambda: replaced(recipe(), PRINTED)
 
 
 def to_the_end(recipe: Recipe, *, steps: int | None = None, from_end: bool = False) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from paper import printed
-from paper.definition import Column, Grid, ResultTable, titles
+from paper.definition import PRINTED, Column, Grid, ResultTable, titles
 from universal_transformer.evaluation.scores import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES, Recipe
 from universal_transformer.recipes.variants import norm_after_sums, twice_the_depth
@@ -19,7 +19,7 @@ COLUMNS = {
     "1k-single": "1K single",
     "1k-joint": "1K joint",
 }
-MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm")
+MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm", "ut-printed")
 _SMALL = {"single": {"width": 64, "filter_width": 256}, "joint": {"width": 48, "filter_width": 273}}
 """Sizes of the Transformer that has as many parameters as the Universal Transformer."""
 
@@ -41,7 +41,7 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     config = RECIPES["babi" if kind == "single" else f"babi-{column}"]()
     changes: dict[str, object] = {"data.task": task, "data.size": size}
     changes["model.step.tied"] = not model.startswith("transformer")
-    changes["model.halting.side"] = "both" if model == "ut-halting" else "none"
+    changes["model.halting.side"] = "both" if model in ("ut-halting", "ut-printed") else "none"
     if model == "transformer-small":
         changes |= {f"model.sizes.{name}": value for name, value in _SMALL[kind].items()}
     if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: notebook/README.md
@@ -51,6 +51,8 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
         config = twice_the_depth(config)
     if model == "ut-post-norm":
         config = norm_after_sums(config, rate=0.5)
+    if model == "ut-printed":
+        return replaced(config, PRINTED)
     return replaced(config, _OF_TASK.get(task, {}) if kind == "single" else {})
 
 

@@ -10,6 +10,7 @@ from paper.definition import (
     Column,
     Grid,
     ResultTable,
+    as_printed,
     recipe_rows,
     titles,
     to_the_end,
@@ -25,6 +26,7 @@ _MODELS = titles(
     "ut-halting",
     "ut-halting-2x",
     "ut-post-norm",
+    "ut-printed",
     "neural-gpu",
     "distance-positions",
 )
@@ -35,15 +37,16 @@ _STEPS = {"copy": 2, "reverse": 2, "addition": 4}
 
 def _rows() -> dict[str, Recipe]:
     """Rows of recipes; those of the models that the paper compares, with its coordinates, learn for 20,000 updates."""
-    models = [model for model in _MODELS if model != "ut-both-ends"]
+    models = [model for model in _MODELS if model not in ("ut-both-ends", "ut-printed")]
     rows = recipe_rows({problem: problem for problem in _PROBLEMS}, models=models)
     longer = {
         f"{problem}/{model}": to_the_end(rows[f"{problem}/{model}"], steps=steps)
         for problem, steps in _STEPS.items()
         for model in LONG_MODELS
     }
+    printed_rows = {f"{problem}/ut-printed": as_printed(longer[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
     both_ends = to_the_end(RECIPES["reverse"], steps=_STEPS["reverse"], from_end=True)
-    return rows | longer | {"reverse/ut-both-ends": both_ends}
+    return rows | longer | printed_rows | {"reverse/ut-both-ends": both_ends}
 
 
 TABLE4 = ResultTable(
