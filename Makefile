@@ -4,7 +4,8 @@
 # make wheel  build a source archive and a wheel, check both, install the wheel in a clean environment, and add two numbers
 # make site   build the documentation site into build/site, and stop at a broken link
 # make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
-# make test-transformers  the tests of transformers itself, and ours of its models, in an environment of their own
+# make test-transformers  the tests of transformers itself, and ours of its models and of ut lm-eval, in an environment
+#             of their own
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
@@ -68,7 +69,8 @@ lowest: $(LOWEST)/.installed
 # their tests are in the source distribution alone; they have marks of their own, and test warnings
 test-transformers: $(PEER)/.installed
 	TRANSFORMERS_TESTS=$(PEER)/tests HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -n $(CORES) \
-	  --dist worksteal -o addopts=--import-mode=importlib -o filterwarnings=default tests/interop/test_transformers*.py
+	  --dist worksteal -o addopts=--import-mode=importlib -o filterwarnings=default tests/interop/test_transformers*.py \
+	  tests/cli/test_lm_eval.py
 
 # build/ goes first: files that an earlier build left there would be part of the wheel
 wheel: $(VENV)/.wheels $(RELEASE)/.installed
@@ -133,7 +135,7 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 
 $(PEER)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(PEER)
-	$(PEER)/bin/pip install $(QUIETLY) 'transformers==$(PEER_VERSION)' -e '.[transformers,onnx]' \
+	$(PEER)/bin/pip install $(QUIETLY) 'transformers==$(PEER_VERSION)' -e '.[transformers,onnx,lm-eval]' \
 	  beartype hypothesis parameterized pytest pytest-timeout pytest-xdist
 	rm -rf $(PEER)/sdist $(PEER)/tests && mkdir $(PEER)/sdist
 	$(PEER)/bin/pip download $(QUIETLY) --no-binary :all: --no-deps -d $(PEER)/sdist 'transformers==$(PEER_VERSION)'

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": (".serve:Serve", "answer requests over HTTP, as OpenAI's clients make them"),
     "export": (".export:Export", "write a trained model as an ONNX file or a torch.export program"),
     "push": (".push:Push", "upload a trained model to the hub of Hugging Face, with a card of its figures"),
+    "lm-eval": (".lm_eval:LmEval", "score a language model on tasks of lm-evaluation-harness"),
     "plot": (".plot:Plot", "write the report of a run: one HTML file with its plots"),
     "models": (".models:Models", "list the pretrained models, show the card of one, or score a sample again"),
     "recipes": (".recipes:Recipes", "list the recipes"),

@@ -143,7 +143,8 @@ def parse(kind: type[SomeCommand], arguments: Sequence[str], *, name: str) -> So
     own_help = any(option.field == "help" for option in named)
     values, rest = read(arguments, named if own_help else [*named, HELP], prog=prog)
     if not own_help and values.pop("help", False):
-        own = sorted(options, key=lambda option: option.field not in vars(kind)["__annotations__"])
+        first = vars(kind)["__annotations__"]
+        own = sorted(options, key=lambda option: option.written.place is Place.OPTION and option.field not in first)
         print(page(prog, kind.__doc__ or "", {"": [*own, HELP]}))
         return None
     count = next((place for place, word in enumerate(rest) if is_name(word)), len(rest))
