@@ -131,16 +131,17 @@ def read_all(connection):
 
 
 @contextmanager
-def serving(pipeline, *, longest=2048, **limits):
+def serving(pipeline, **limits):
     """A server in a thread, which has answered everything at the end."""
     import uvicorn
 
     from universal_transformer.serve.app import Service
-    from universal_transformer.serve.engine import Engine, Limits
+    from universal_transformer.serve.engine import Engine
     from universal_transformer.serve.guard import PROTOCOL
+    from universal_transformer.serve.limits import Limits
 
     engine = Engine(pipeline, Limits(**limits))
-    service = Service(engine, "tiny", longest=longest)
+    service = Service(engine, "tiny")
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         config = uvicorn.Config(
             service.app(), log_level="error", lifespan="on", timeout_graceful_shutdown=20, **PROTOCOL

@@ -10,14 +10,15 @@ from typing import Annotated
 
 from universal_transformer.cli.output import note
 from universal_transformer.cli.parser import OptionForm
-from universal_transformer.cli.shared_options import Answering, MoreThanZero, Name, OfRun
+from universal_transformer.cli.shared_options import Answering, Name, OfRun
 from universal_transformer.errors import UserError, optional
 from universal_transformer.manifest import MODEL
-from universal_transformer.typed import Positive, Range
+from universal_transformer.serve.limits import Limits
+from universal_transformer.typed import Range
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Answering, OfRun):
+class Serve(Answering, Limits, OfRun):
     """Answer requests over HTTP: /v1/completions (as OpenAI's clients), /predict, /v1/models, /health, /metrics."""
 
     host: Name = "127.0.0.1"
@@ -26,18 +27,6 @@ class Serve(Answering, OfRun):
     """Port to listen at; 0: any that is free."""
     allow_host: Annotated[tuple[str, ...], OptionForm("NAME")] = ()
     """Names of this server beside 127.0.0.1 and localhost; requests to other names are refused."""
-    rows: Positive = 32
-    """Sequences that are continued together."""
-    capacity: Positive = 512
-    """Positions of a sequence: prompt and new tokens."""
-    prefill: Positive = 2048
-    """Positions of new inputs that are computed in one go, while the other sequences wait."""
-    longest: Positive = 2048
-    """Tokens of the longest input."""
-    queue: Positive = 64
-    """Answers that may wait; further requests get status 503."""
-    seconds: MoreThanZero = 300.0
-    """The longest time of a request, and of the requests that are answered after a signal to end."""
 
     def __call__(self) -> int:
         """Serve until SIGINT or SIGTERM; requests that have begun are answered."""
@@ -47,7 +36,7 @@ class Serve(Answering, OfRun):
         from universal_transformer.evaluation.pipeline import Pipeline
         from universal_transformer.runs.opened import open_run
         from universal_transformer.serve.app import Service
-        from universal_transformer.serve.engine import Engine, Limits
+        from universal_transformer.serve.engine import Engine
         from universal_transformer.serve.guard import LOCAL, PROTOCOL
 
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
@@ -60,16 +49,11 @@ class Serve(Answering, OfRun):
         if self.calibration:
             unlike = written_freely(run.model.config)
             options, found = calibrated(run.folder, options, model=run.folder / MODEL, unlike=unlike)
-        limits = Limits(
-            rows=self.rows, capacity=self.capacity, prefill=self.prefill, queue=self.queue, seconds=self.seconds
-        )
-        engine = Engine(Pipeline(run.model, run.codec, options, found), limits)
+        engine = Engine(Pipeline(run.model, run.codec, options, found), self)
         name = run.folder.resolve().name
         with _listening(self.host, self.port) as listening:
             host, port = listening.getsockname()[:2]
-            app = Service(engine, name, longest=self.longest).app(
-                hosts={*LOCAL, _bracketed(self.host), *map(str.lower, self.allow_host)}
-            )
+            app = Service(engine, name).app(hosts={*LOCAL, _bracketed(self.host), *map(str.lower, self.allow_host)})
             for line in (found and f"ut: {found}", engine.obstacle and f"ut: no /v1/completions: {engine.obstacle}"):
                 if line:
                     note(line)

@@ -77,11 +77,10 @@ class Inputs(Chosen):
 
 @dataclass
 class Service:
-    """An engine behind routes. ``longest``: tokens of an input."""
+    """An engine behind routes."""
 
     engine: Engine
     name: str
-    longest: int = 2048
     started: float = field(default_factory=time.time)
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -170,8 +169,8 @@ class Service:
 
     def _check_longest(self, sizes: Any) -> None:
         longest = max(sizes, default=0)
-        if longest > self.longest:
-            raise HTTPException(413, f"an input of {longest:,} tokens; at most {self.longest:,} here (--longest)")
+        if longest > (most := self.engine.limits.longest):
+            raise HTTPException(413, f"an input of {longest:,} tokens; at most {most:,} here (--longest)")
 
     async def _unless_gone(self, request: HttpRequest, answer: Any) -> Any:
         """What is awaited, unless it takes too long or the client goes first."""

@@ -20,26 +20,11 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.evaluation.prediction import predict
+from universal_transformer.serve.limits import Limits
 from universal_transformer.tasks.task import Prediction
 
 SLICE = 0.02
 """Seconds of predictions between two calls of the block; a batch that is begun is finished."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How much a server does at a time."""
-
-    rows: int = 32
-    """Sequences that are continued together."""
-    capacity: int = 512
-    """Positions of a sequence in memory: its prompt and its new tokens."""
-    prefill: int = 2048
-    """Positions that are computed in one go between two calls of the block, unless one input is longer."""
-    queue: int = 64
-    """Answers that wait."""
-    seconds: float = 300.0
-    """The longest time of a request."""
 
 
 class TokenEvent(NamedTuple):
