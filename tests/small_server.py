@@ -131,21 +131,14 @@ def read_all(connection):
 
 
 @contextmanager
-def serving(pipeline, **limits):
-    """A server in a thread, which has answered everything at the end."""
+def running(app):
+    """The port of a server of an application in a thread, which has answered everything at the end."""
     import uvicorn
 
-    from universal_transformer.serve.app import Service
-    from universal_transformer.serve.engine import Engine
     from universal_transformer.serve.guard import PROTOCOL
-    from universal_transformer.serve.limits import Limits
 
-    engine = Engine(pipeline, Limits(**limits))
-    service = Service(engine, "tiny")
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-        config = uvicorn.Config(
-            service.app(), log_level="error", lifespan="on", timeout_graceful_shutdown=20, **PROTOCOL
-        )
+        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=20, **PROTOCOL)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -153,9 +146,22 @@ def serving(pipeline, **limits):
             while not server.started:
                 time.sleep(0.01)
                 assert thread.is_alive()
-            yield Address(listening.getsockname()[1], service)
+            yield listening.getsockname()[1]
         finally:
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
-            assert not engine.is_alive()
+
+
+@contextmanager
+def serving(pipeline, **limits):
+    """A server of `ut serve` in a thread."""
+    from universal_transformer.serve.app import Service
+    from universal_transformer.serve.engine import Engine
+    from universal_transformer.serve.limits import Limits
+
+    engine = Engine(pipeline, Limits(**limits))
+    service = Service(engine, "tiny")
+    with running(service.app()) as port:
+        yield Address(port, service)
+    assert not engine.is_alive()

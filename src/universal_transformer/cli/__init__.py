@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": (".evaluate:Evaluate", "score a run on its test sets"),
     "calibrate": (".calibrate:Calibrate", "find fewer steps for a trained model, within a loss that you allow"),
     "predict": (".predict:Predict", "predict an output for each line of a file or of standard input"),
+    "explore": (".explore:Explore", "open a page that shows what a model does with an input, step by step"),
     "serve": (".serve:Serve", "answer requests over HTTP, as OpenAI's clients make them"),
     "export": (".export:Export", "write a trained model as an ONNX file or a torch.export program"),
     "push": (".push:Push", "upload a trained model to the hub of Hugging Face, with a card of its figures"),

@@ -6,7 +6,7 @@ import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.cli.output import note
 from universal_transformer.cli.parser import OptionForm
@@ -15,6 +15,9 @@ from universal_transformer.errors import UserError, optional
 from universal_transformer.manifest import MODEL
 from universal_transformer.serve.limits import Limits
 from universal_transformer.typed import Range
+
+if TYPE_CHECKING:
+    from universal_transformer.serve.guard import App
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +33,13 @@ class Serve(Answering, Limits, OfRun):
 
     def __call__(self) -> int:
         """Serve until SIGINT or SIGTERM; requests that have begun are answered."""
-        uvicorn = optional("uvicorn", needed="ut serve needs starlette and uvicorn", extra="serve")
-        optional("starlette", needed="ut serve needs starlette and uvicorn", extra="serve")
+        check_packages("ut serve")
         from universal_transformer.evaluation.calibration import calibrated, written_freely
         from universal_transformer.evaluation.pipeline import Pipeline
         from universal_transformer.runs.opened import open_run
         from universal_transformer.serve.app import Service
         from universal_transformer.serve.engine import Engine
-        from universal_transformer.serve.guard import LOCAL, PROTOCOL
+        from universal_transformer.serve.guard import LOCAL
 
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
         if suffixes := run.codec.source.suffixes:
@@ -51,23 +53,36 @@ class Serve(Answering, Limits, OfRun):
             options, found = calibrated(run.folder, options, model=run.folder / MODEL, unlike=unlike)
         engine = Engine(Pipeline(run.model, run.codec, options, found), self)
         name = run.folder.resolve().name
-        with _listening(self.host, self.port) as listening:
+        with listen(self.host, self.port) as listening:
             host, port = listening.getsockname()[:2]
             app = Service(engine, name).app(hosts={*LOCAL, _bracketed(self.host), *map(str.lower, self.allow_host)})
             for line in (found and f"ut: {found}", engine.obstacle and f"ut: no /v1/completions: {engine.obstacle}"):
                 if line:
                     note(line)
             print(f"{name}: http://{_bracketed(host)}:{port}/v1/completions and /predict; Ctrl-C ends it", flush=True)
-            config = uvicorn.Config(
-                app, log_level="error", timeout_graceful_shutdown=max(1, round(self.seconds)), **PROTOCOL
-            )
-            # uvicorn sends itself the signal again when all is answered
-            signal.signal(signal.SIGTERM, lambda *_: None)
-            uvicorn.Server(config).run(sockets=[listening])
+            run_server(app, listening, seconds=self.seconds)
         return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def run_server(app: App, listening: socket.socket, *, seconds: float) -> None:
+    """Serve until SIGINT or SIGTERM, and answer what has begun within so many seconds."""
+    import uvicorn
+
+    from universal_transformer.serve.guard import PROTOCOL
+
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=max(1, round(seconds)), **PROTOCOL)
+    # uvicorn sends itself the signal again when all is answered
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def check_packages(command: str) -> None:
+    """UserError where the packages of a server are missing."""
+    for package in ("uvicorn", "starlette"):
+        optional(package, needed=f"{command} needs starlette and uvicorn", extra="serve")
+
+
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; UserError where the address is not there or is taken."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ FIRST = 3  # the id of intensity 0 of a pixel; smaller ids are padding, start an
 NO_CLASS = -100  # the class of an unknown answer: cross entropy ignores it, and no prediction equals it
 ABSENT, PRESENT = -2, -1  # of each label of a text that may have several; no id of padding equals them
 
+Item = TypeVar("Item")
 Frames = NDArray[np.float32]
 """Numbers [frame, feature]."""
 
@@ -70,7 +72,7 @@ def sizes(examples: Sequence[Example]) -> list[int]:
     return [size(example) for example in examples]
 
 
-def spread(examples: Sequence[Example], *, count: int) -> list[Example]:
+def spread(examples: Sequence[Item], *, count: int) -> list[Item]:
     """`count` of the examples, one drawn from each of `count` equal parts, always the same; all if there are no more.
 
     Every n-th example would be no fair sample: of five questions about a story the first is the easiest.

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
@@ -33,7 +33,7 @@ from universal_transformer.serve.completions import (
     is_calibrated,
     requests_of,
 )
-from universal_transformer.serve.engine import Engine, Fault, Full, PredictCall, Ticket, TokenEvent
+from universal_transformer.serve.engine import Engine, Fault, Full, PredictCall, Ticket, TokenEvent, WholeCall
 from universal_transformer.serve.guard import LOCAL, App, Guard, error_body
 from universal_transformer.tasks.task import Prediction
 from universal_transformer.typed import Positive, Range
@@ -107,7 +107,7 @@ class Service:
         if asked.stream:
             return StreamingResponse(self._streamed(choices), media_type="text/event-stream")
         try:
-            return JSONResponse(await self._unless_gone(request, choices.whole()))
+            return JSONResponse(await unless_gone(request, choices.whole(), seconds=engine.limits.seconds))
         finally:
             engine.cancel(tickets)
 
@@ -118,8 +118,7 @@ class Service:
                 async for part in choices.parts():
                     yield part
         except (UserError, TimeoutError, Fault) as error:
-            status, message = _status_of(error)
-            yield f"data: {json.dumps(error_body(status, message))}\n\n"
+            yield error_event(error)
         finally:
             self.engine.cancel(choices.tickets)
 
@@ -139,13 +138,9 @@ class Service:
         self._check_longest(map(size, examples))
         found: list[Prediction] = []
         if examples:
-            answers = asyncio.get_running_loop().create_future()
-            question = PredictCall(examples, options, asked.choices, answers)
-            self.engine.submit(questions=[question])
-            try:
-                found = await self._unless_gone(request, answers)
-            finally:
-                self.engine.cancel([question])
+            found = await answered(
+                request, self.engine, PredictCall, examples=examples, options=options, num_choices=asked.choices
+            )
         left = iter(found)
         results = [
             {"error": each.problem}
@@ -171,23 +166,6 @@ class Service:
         longest = max(sizes, default=0)
         if longest > (most := self.engine.limits.longest):
             raise HTTPException(413, f"an input of {longest:,} tokens; at most {most:,} here (--longest)")
-
-    async def _unless_gone(self, request: HttpRequest, answer: Any) -> Any:
-        """What is awaited, unless it takes too long or the client goes first."""
-        task = asyncio.ensure_future(answer)
-        gone = asyncio.ensure_future(_gone(request))
-        try:
-            done, _ = await asyncio.wait(
-                (task, gone), timeout=self.engine.limits.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if task in done:
-                return task.result()
-            if not done:
-                raise TimeoutError
-            raise HTTPException(499, "the client has gone")
-        finally:
-            task.cancel()
-            gone.cancel()
 
     async def models(self, request: HttpRequest) -> Response:
         """``GET /v1/models``."""
@@ -224,17 +202,27 @@ class Service:
             Route("/metrics", self.metrics, methods=["GET"]),
         ]
 
-        @asynccontextmanager
-        async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            self.engine.start_in(asyncio.get_running_loop())
-            yield
-            self.engine.stop()
-            await run_in_threadpool(self.engine.join)
-
-        handlers: Mapping[Any, Any] = dict.fromkeys(STATUS, _failure)
-        inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
-        inner.router.redirect_slashes = False
+        inner = routed(routes, [self.engine])
         return Guard(_Counted(inner, self, paths={route.path for route in routes}), hosts=hosts)
+
+
+def routed(routes: Sequence[Route], engines: Sequence[Engine]) -> Starlette:
+    """The routes, with the errors of `STATUS`; the engines start and stop with them."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        for engine in engines:
+            engine.start_in(asyncio.get_running_loop())
+        yield
+        for engine in engines:
+            engine.stop()
+        for engine in engines:
+            await run_in_threadpool(engine.join)
+
+    handlers: Mapping[Any, Any] = dict.fromkeys(STATUS, _failure)
+    inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    inner.router.redirect_slashes = False
+    return inner
 
 
 @dataclass
@@ -263,10 +251,42 @@ class _Counted:
             self.service.seconds[path] += time.perf_counter() - begun
 
 
+async def unless_gone(request: HttpRequest, answer: Any, *, seconds: float) -> Any:
+    """What is awaited, unless it takes too long or the client goes first."""
+    task = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        done, _ = await asyncio.wait((task, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task in done:
+            return task.result()
+        if not done:
+            raise TimeoutError
+        raise HTTPException(499, "the client has gone")
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def answered(request: HttpRequest, engine: Engine, kind: type[WholeCall], **fields: Any) -> list[Any]:
+    """The answers of an engine to a call of this kind; nothing is made of it when its client has gone."""
+    call = kind(answers=asyncio.get_running_loop().create_future(), **fields)
+    engine.submit(questions=[call])
+    try:
+        found: list[Any] = await unless_gone(request, call.answers, seconds=engine.limits.seconds)
+        return found
+    finally:
+        engine.cancel([call])
+
+
 async def _gone(request: HttpRequest) -> None:
     """Wait until the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def error_event(error: Exception) -> str:
+    """The last event of a stream that fails."""
+    return f"data: {json.dumps(error_body(*_status_of(error)))}\n\n"
 
 
 def _status_of(error: Exception) -> tuple[int, str]:

@@ -8,10 +8,10 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.continuous import ContinuousBatch, Job, Request
@@ -57,19 +57,39 @@ class Ticket:
             self.job.cancelled = True
 
 
-@dataclass(eq=False)
-class PredictCall:
-    """Inputs that are answered as a whole, as by ``ut predict``. ``answers`` is completed in the loop of the server."""
+@dataclass(eq=False, kw_only=True)
+class WholeCall:
+    """What is answered as a whole, a while at a time. ``answers`` is completed in the loop of the server."""
 
-    examples: Sequence[Example]
-    options: DecodingOptions
-    num_choices: int
-    answers: asyncio.Future[list[Prediction]]
+    answers: asyncio.Future[list[Any]]
     cancelled: bool = False
 
     def cancel(self) -> None:
         """Make no more of it."""
         self.cancelled = True
+
+    def begin(self, pipeline: Pipeline, *, batch_tokens: int) -> Iterator[Any]:
+        """Yield the answers, in batches of so many positions."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, kw_only=True)
+class PredictCall(WholeCall):
+    """Inputs that are answered as by ``ut predict``."""
+
+    examples: Sequence[Example]
+    options: DecodingOptions
+    num_choices: int
+
+    def begin(self, pipeline: Pipeline, *, batch_tokens: int) -> Iterator[Prediction]:
+        return predict(
+            pipeline.model,
+            pipeline.codec,
+            self.examples,
+            options=self.options,
+            num_choices=self.num_choices,
+            batch_tokens=batch_tokens,
+        )
 
 
 class Full(Exception):  # noqa: N818 - a state of the server, not a mistake
@@ -113,7 +133,7 @@ class Engine(threading.Thread):
             self.obstacle = str(error)
         self._changed = threading.Condition()
         self._tickets: deque[Ticket] = deque()
-        self._questions: deque[PredictCall] = deque()
+        self._questions: deque[WholeCall] = deque()
         self._sent: dict[Job, Ticket] = {}
         self._asked: BegunCall | None = None
         self._stopping = False
@@ -139,7 +159,7 @@ class Engine(threading.Thread):
         """Sequences that are being continued."""
         return len(self._sent)
 
-    def submit(self, tickets: Sequence[Ticket] = (), *, questions: Sequence[PredictCall] = ()) -> None:
+    def submit(self, tickets: Sequence[Ticket] = (), *, questions: Sequence[WholeCall] = ()) -> None:
         """Let choices and questions wait for their turn; `Full` if too many wait."""
         with self._changed:
             if self.waiting + len(tickets) + len(questions) > self.limits.queue or self._stopping:
@@ -148,7 +168,7 @@ class Engine(threading.Thread):
             self._questions += questions
             self._changed.notify()
 
-    def cancel(self, given: Sequence[Ticket | PredictCall]) -> None:
+    def cancel(self, given: Sequence[Ticket | WholeCall]) -> None:
         """Make no more of what was asked: its client is gone, or has enough."""
         with self._changed:
             for asked in given:
@@ -270,7 +290,7 @@ class Engine(threading.Thread):
                     return
                 self._asked = BegunCall(self._questions.popleft(), self.pipeline, batch_tokens=self.limits.prefill)
         asked = self._asked
-        found: list[Prediction] | UserError | Fault | None
+        found: list[Any] | UserError | Fault | None
         try:
             found = asked.work()
         except Exception as error:
@@ -285,18 +305,11 @@ class Engine(threading.Thread):
 class BegunCall:
     """A call whose answers are made a while at a time, between calls of the block for others."""
 
-    def __init__(self, call: PredictCall, pipeline: Pipeline, *, batch_tokens: int) -> None:
-        self.call, self.found = call, list[Prediction]()
-        self._answers = predict(
-            pipeline.model,
-            pipeline.codec,
-            call.examples,
-            options=call.options,
-            num_choices=call.num_choices,
-            batch_tokens=batch_tokens,
-        )
+    def __init__(self, call: WholeCall, pipeline: Pipeline, *, batch_tokens: int) -> None:
+        self.call, self.found = call, list[Any]()
+        self._answers = call.begin(pipeline, batch_tokens=batch_tokens)
 
-    def work(self) -> list[Prediction] | None:
+    def work(self) -> list[Any] | None:
         """Go on for a while; all answers, or None before the end."""
         until = time.monotonic() + SLICE
         while not self.call.cancelled and time.monotonic() < until:
@@ -312,7 +325,7 @@ def _deliver(made: Sequence[tuple[Ticket, TokenEvent]]) -> None:
             ticket.events.put_nowait(event)
 
 
-def _settle(answers: asyncio.Future[list[Prediction]], found: list[Prediction] | Exception) -> None:
+def _settle(answers: asyncio.Future[list[Any]], found: list[Any] | Exception) -> None:
     if answers.done():
         return
     if isinstance(found, Exception):

@@ -36,7 +36,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""Of every answer."""
+"""Of every answer that does not say otherwise."""
 
 
 class Guard:
@@ -55,8 +55,11 @@ class Guard:
 
         async def with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", ()), *extra]}
+                given = message.get("headers", ())
+                extra = {name.encode(): value.encode() for name, value in HEADERS.items()}
+                for name, _ in given:  # a page says itself what it may load
+                    extra.pop(name, None)
+                message = {**message, "headers": [*given, *extra.items()]}
             await send(message)
 
         if refusal := self._refusal(scope):
@@ -88,7 +91,7 @@ class Guard:
         hosts = found.get("host", [])
         host = HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if host is None or host["name"] not in self.hosts:
-            return 421, "Host: not a name of this server (ut serve --allow-host NAME)"
+            return 421, "Host: not a name of this server (of ut serve, --allow-host NAME adds one)"
         own = f"{scope.get('scheme', 'http')}://{hosts[0]}"
         if any(origin != own for origin in found.get("origin", [])):
             return 403, "Origin: requests of pages of other servers are refused"

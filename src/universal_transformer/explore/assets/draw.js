@@ -34,7 +34,7 @@ const STYLE = `
 .ut svg { max-width: none; } .ut [aria-label="tip"] { --plot-background: Canvas; color: CanvasText; }`;
 const CHANGED = "#d55e00", FONT = 13;
 const shade = (value) => d3.interpolateCividis(value), inkOn = (value) => (value > 0.55 ? "#111" : "#fff");
-const short = (text, most = 34) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+const short = (text, most = 38) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const percent = (value) => (value >= 0.9995 ? "100 %" : d3.format(".1f")(100 * value) + " %");
 
 function make(tag, given = {}, ...children) {
@@ -88,20 +88,22 @@ export function draw(element, trace) {
     const holder = make("div"), node = make("figure", {}, saving(holder, `${trace.model || "model"} ${name}`, title),
       make("h3", { textContent: title }), holder, make("p", { className: "note", textContent: note }));
     panels.append(node);
-    moving.push(() => holder.replaceChildren(...[plot(node)].flat().filter(Boolean)));
+    node.utAgain = () => holder.replaceChildren(...[plot(node)].flat().filter(Boolean));
+    moving.push(() => node.utAgain());
   }
   function refresh() { for (const update of moving) update(); }
 
-  if (trace.view.form === "board") boards(trace, panel, at);
-  else if (trace.after_steps.length && trace.after_steps[0].length === 1 && !trace.places.length)
-    panel("Best answer after each step", "Read from the states after the step.", () => answersByStep(trace, at()), "answers");
+  const where = (node) => ({ step: at(), head: chosen("head", 99, 0), block: chosen("block", 99, 0), facts, node, room: Math.min(1000, (element.clientWidth || 1000) - 48) });
+  if (trace.view.form === "board") boards(trace, matrices[0].read, panel, where);
+  for (const side of trace.view.form === "board" ? trace.sides.slice(1) : trace.sides)
+    panel(`Steps of ${facts ? "each fact" : side.side === "encoder" ? "the input" : "the output"}`,
+      trace.halting ? "Colour: probability to halt at this step; the number: steps taken (N)." + (side.supports.length ? " ★: supporting fact." : "")
+        : "Every position makes all steps.", (node) => stepMap(trace, side, side === last, where(node).step), `steps ${side.side}`);
   if (trace.view.form !== "board" || trace.sides.length > 1)
-    for (const side of trace.sides)
-      panel(`Steps of ${facts ? "each fact" : side.side === "encoder" ? "each position read" : "each token written"}`,
-        trace.halting ? "Colour: probability to halt at this step; the number: steps taken (N)." + (side.supports.length ? " ★: supporting fact." : "")
-          : "Every position makes all steps.", () => stepMap(trace, side, side === last, at()), `steps ${side.side}`);
-  panel("Attention", "Row: the position that looks. Column: where it looks. Pale rows have halted. Arrow keys move the mark.",
-    (node) => attention(matrices[chosen("matrix", matrices.length - 1, matrices.length - 1)], { step: at(), head: chosen("head", 99, 0), block: chosen("block", 99, 0), facts, node }), "attention");
+    panel("Attention", "Row: the position that looks. Column: where it looks. Pale rows have halted. Arrow keys move the mark.",
+      (node) => attention(matrices[chosen("matrix", matrices.length - 1, matrices.length - 1)], where(node)), "attention");
+  if (trace.after_steps.length && trace.after_steps[0].length === 1 && !trace.places.length)
+    panel("Best answer after each step", "Read from the states after the step.", () => answersByStep(trace, at()), "answers");
   if (matrices.length > 1 && !state.matrix) state.matrix = matrices.length - 1;
   refresh();
 }
@@ -113,6 +115,9 @@ function decoded(attention) {
     weight: (layer, head, row, column) => (head ? weight(layer, head - 1, row, column)
       : d3.mean(d3.range(heads), (each) => weight(layer, each, row, column))) };
 }
+
+const layerOf = (read, step, block) => Math.min(read.layers - 1, read.blocks ? (step - 1) * read.blocks + Math.min(block, read.blocks - 1) : step - 1);
+const ramp = (label, top = 1) => Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis, domain: [0, top], label }, width: 240, style: { background: "none" } });
 
 function answerOf(trace) {
   const known = trace.right !== null && trace.view.form !== "board", ok = trace.right === trace.answer;
@@ -136,10 +141,16 @@ function answersByStep(trace, now) {
       Plot.text(rows, { y: "step", x: 0, text: (d) => `${short(d.text)} · ${percent(d.p)}`, dx: 6, textAnchor: "start", fill: "#000", stroke: "#fff", strokeWidth: 3, fontWeight: (d) => (d.step === now ? 700 : 400) })] });
 }
 
+const measure = document.createElement("canvas").getContext("2d");
+function widthOf(text) {
+  measure.font = `${FONT}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
+  return measure.measureText(text).width * 1.04;
+}
+
 function layout(texts, { row = 28 } = {}) {
   const n = texts.length, size = n <= 24 ? row : n <= 60 ? 20 : n <= 130 ? 12 : 4, every = Math.ceil(14 / size);
   return { size, ticks: d3.range(n).filter((i) => i % every === 0), font: size < 16 ? 11 : FONT,
-    margin: 16 + Math.min(270, 7.4 * Math.max(2, ...texts.map((text) => short(text).length))) };
+    margin: 14 + Math.max(14, ...texts.map((text) => widthOf(short(text)))) };
 }
 
 const wordy = (texts) => Math.max(0, ...texts.map((text) => text.length)) > 12 || texts.length > 60;
@@ -150,7 +161,7 @@ function stepMap(trace, side, answers, now) {
   const made = side.tokens.flatMap((_, i) => d3.range(side.steps[i]).map((s) => ({ i, step: s + 1, p: side.halting ? side.halting[s][i] : null,
     said: answers && trace.after_steps[s]?.length > 1 ? trace.after_steps[s][i] : null })));
   const most = Math.max(trace.max_steps, ...side.steps), texts = size >= 18 && made.some((d) => d.said);
-  const wide = Math.max(texts ? 58 : 30, Math.min(64, 360 / most));
+  const wide = Math.max(texts ? 58 : 24, Math.min(texts ? 64 : 44, 300 / most));
   const title = (d) => `${side.tokens[d.i]}\nstep ${d.step}` + (d.p === null ? "" : `: halts with p = ${d3.format(".3f")(d.p)}`) +
     (d.step === side.steps[d.i] ? `\nN = ${side.steps[d.i]}, remainder ${d3.format(".3f")(side.remainders[d.i])}` : "") + (d.said ? `\nbest answer here: ${d.said[0]}, ${percent(d.said[1])}` : "");
   const fill = (d) => (d.p === null ? "#56b4e9" : shade(d.p));
@@ -159,13 +170,13 @@ function stepMap(trace, side, answers, now) {
     marks: [Plot.cell(made, { x: "step", y: "i", fill, fillOpacity: (d) => (d.step > now ? 0.35 : 1), tip: true, title }),
       texts ? Plot.text(made, { x: "step", y: "i", text: (d) => (d.said ? short(d.said[0].trim() || "␣", 7) : ""), fill: (d) => (d.p === null ? "#000" : d.step > now ? "currentColor" : inkOn(d.p)) }) : null,
       size >= 12 ? Plot.text(d3.range(names.length), { y: (i) => i, frameAnchor: "right", dx: 26, text: (i) => `${side.steps[i]}`, fontWeight: 700 }) : null] });
-  return [side.halting ? Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis, domain: [0, 1], label: "halting probability" }, width: 240, style: { background: "none" } }) : null, plot];
+  return [side.halting ? ramp("halting probability") : null, plot];
 }
 
-function attention(matrix, { step, head, block, facts, node }) {
-  const { read, rows: side, columns } = matrix, layer = Math.min(read.layers - 1, read.blocks ? (step - 1) * read.blocks + Math.min(block, read.blocks - 1) : step - 1);
+function attention(matrix, { step, head, block, facts, node, room }) {
+  const { read, rows: side, columns } = matrix, layer = layerOf(read, step, block);
   const at = Math.min(head, read.heads), names = named(side.tokens.slice(0, read.rows), facts ? side.supports : []);
-  const { size, ticks, font, margin } = layout(names), numbers = wordy(columns), width = Math.min(size, 900 / read.columns);
+  const { size, ticks, font, margin } = layout(names), numbers = wordy(columns), width = Math.min(size, Math.max(180, room - margin - 20) / read.columns);
   const longest = Math.max(...columns.map((c) => c.length)), below = numbers || longest < 3 ? 40 : 46 + 7 * longest;
   const halted = (row) => read.blocks && layer >= side.steps[row] * read.blocks, canvas = make("canvas", { width: read.columns, height: read.rows });
   const pen = canvas.getContext("2d"), image = pen.createImageData(read.columns, read.rows);
@@ -194,34 +205,38 @@ function attention(matrix, { step, head, block, facts, node }) {
   plot.setAttribute("tabindex", "0"); plot.setAttribute("role", "img"); plot.setAttribute("aria-label", `${matrix.name}: move the mark with the arrow keys`);
   plot.onpointermove = (event) => { const [x, y] = d3.pointer(event, plot); if (x >= inner.x && y >= inner.y && y < inner.y + inner.height && x < inner.x + inner.width) point(Math.floor(((y - inner.y) / inner.height) * read.rows), Math.floor(((x - inner.x) / inner.width) * read.columns)); };
   plot.onkeydown = (event) => { const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key]; if (move) { event.preventDefault(); point(node.utAt[0] + move[0], node.utAt[1] + move[1]); } };
-  return [Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis, domain: [0, read.top], label: "attention weight" }, width: 240, style: { background: "none" } }), plot, said];
+  return [ramp("attention weight", read.top), plot, said];
 }
 
-function boards(trace, panel, at) {
-  const { side: n, box_rows, box_columns } = trace.view, given = trace.sides[0].tokens, steps = trace.sides[0].steps;
-  const cells = (step) => { const answers = trace.after_steps[step - 1], before = trace.after_steps[step - 2];
-    return d3.range(n * n).map((i) => ({ i, row: Math.floor(i / n), column: i % n, digit: answers[i][0], p: answers[i][1], given: given[i] !== ".", changed: before && before[i][0] !== answers[i][0] })); };
-  const wrong = (all) => all.filter((d) => (trace.right && trace.right[d.i] !== "." && !d.given ? trace.right[d.i] !== d.digit
-    : all.some((o) => o.i !== d.i && o.digit === d.digit && (o.row === d.row || o.column === d.column || (Math.floor(o.row / box_rows) === Math.floor(d.row / box_rows) && Math.floor(o.column / box_columns) === Math.floor(d.column / box_columns))))));
-  const cell = Math.max(36, 340 / n), grid = (data, fill, marks, title) => Plot.plot({ style: { fontSize: 17, background: "none" }, width: n * cell + 16, height: n * cell + 16, margin: 8, x: { domain: [0, n], axis: null }, y: { domain: [n, 0], axis: null },
-    marks: [Plot.rect(data, { x1: "column", x2: (d) => d.column + 1, y1: "row", y2: (d) => d.row + 1, fill, stroke: "#8888", tip: true, title }),
-      Plot.ruleX(d3.range(0, n + 1, box_columns), { strokeWidth: 2.5 }), Plot.ruleY(d3.range(0, n + 1, box_rows), { strokeWidth: 2.5 }), ...marks] });
-  const centre = { x: (d) => d.column + 0.5, y: (d) => d.row + 0.5 };
-  panel("Board after the step", "Bold: given. Orange frame: changed at this step. ✗: wrong. Colour: probability of the digit.", () => {
-    const now = Math.min(at(), trace.after_steps.length), all = cells(now), bad = wrong(all);
-    return [Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis, domain: [0, 1], label: "probability of the digit" }, width: 240, style: { background: "none" } }),
-      grid(all, (d) => (d.given ? "#8883" : shade(d.p)), [
-        Plot.text(all, { ...centre, text: "digit", fontWeight: (d) => (d.given ? 800 : 400), fill: (d) => (d.given ? "currentColor" : inkOn(d.p)) }),
-        Plot.rect(all.filter((d) => d.changed), { x1: (d) => d.column + 0.05, x2: (d) => d.column + 0.95, y1: (d) => d.row + 0.05, y2: (d) => d.row + 0.95, fill: "none", stroke: CHANGED, strokeWidth: 3 }),
-        Plot.text(bad, { x: (d) => d.column + 0.85, y: (d) => d.row + 0.2, text: () => "✗", fill: "#d00", stroke: "#fff", strokeWidth: 3, fontSize: 13 })],
-        (d) => `row ${d.row + 1}, column ${d.column + 1}: ${d.digit}, ${percent(d.p)}${d.given ? " (given)" : ""}\nN = ${steps[d.i]}`),
-      make("p", { className: "note", textContent: `${all.filter((d) => d.changed).length} cells changed at step ${now}; ${bad.length} wrong` })];
+function boards(trace, read, panel, where) {
+  const { side: n, box_rows, box_columns } = trace.view, given = trace.sides[0].tokens, steps = trace.sides[0].steps, size = Math.max(36, 340 / n);
+  const places = d3.range(n * n).map((i) => ({ i, row: Math.floor(i / n), column: i % n })), name = (d) => `row ${d.row + 1}, column ${d.column + 1}`;
+  const box = (d) => n * Math.floor(d.row / box_rows) + Math.floor(d.column / box_columns), inside = (by) => ({ x1: (d) => d.column + by, x2: (d) => d.column + 1 - by, y1: (d) => d.row + by, y2: (d) => d.row + 1 - by });
+  const grid = (data, fill, marks, title) => Plot.plot({ style: { fontSize: 17, background: "none" }, width: n * size + 16, height: n * size + 16, margin: 8, x: { domain: [0, n], axis: null }, y: { domain: [n, 0], axis: null },
+    marks: [Plot.rect(data, { ...inside(0), fill, stroke: "#8888", tip: true, title }), Plot.ruleX(d3.range(0, n + 1, box_columns), { strokeWidth: 2.5 }), Plot.ruleY(d3.range(0, n + 1, box_rows), { strokeWidth: 2.5 }), ...marks] });
+  const text = (data, value, fill) => Plot.text(data, { x: (d) => d.column + 0.5, y: (d) => d.row + 0.5, text: value, fill });
+  const framed = (data) => Plot.rect(data, { ...inside(0.05), fill: "none", stroke: CHANGED, strokeWidth: 3 });
+  const cells = (step) => places.map((d) => ({ ...d, digit: trace.after_steps[step - 1][d.i][0], p: trace.after_steps[step - 1][d.i][1], given: given[d.i] !== ".",
+    changed: step > 1 && trace.after_steps[step - 2][d.i][0] !== trace.after_steps[step - 1][d.i][0] }));
+  const wrong = (all) => all.filter((d) => !d.given && (trace.right && trace.right[d.i] !== "." ? trace.right[d.i] !== d.digit
+    : all.some((o) => o.i !== d.i && o.digit === d.digit && (o.row === d.row || o.column === d.column || box(o) === box(d)))));
+  panel("Board after the step", "Grey: given. Orange frame: changed at this step. ✗: wrong.", (node) => {
+    const now = Math.min(where(node).step, trace.after_steps.length), all = cells(now), bad = wrong(all), changed = all.filter((d) => d.changed);
+    return [ramp("probability of the digit"), grid(all, (d) => (d.given ? "#8883" : shade(d.p)), [text(all, "digit", (d) => (d.given ? "currentColor" : inkOn(d.p))), framed(changed),
+      Plot.text(bad, { x: (d) => d.column + 0.85, y: (d) => d.row + 0.2, text: () => "✗", fill: "#d00", stroke: "#fff", strokeWidth: 3, fontSize: 13 })],
+      (d) => `${name(d)}: ${d.digit}, ${percent(d.p)}${d.given ? " (given)" : ""}\nN = ${steps[d.i]}`), make("p", { className: "note", textContent: `Changed at step ${now}: ${changed.length}. Wrong: ${bad.length}.` })];
   }, "board");
-  panel("Steps of each cell", trace.halting ? "Number and colour: steps taken (N)." : "Every cell makes all steps.", () => {
-    const all = d3.range(n * n).map((i) => ({ i, row: Math.floor(i / n), column: i % n, steps: steps[i] })), share = (d) => d.steps / trace.max_steps;
-    return [Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis, domain: [0, trace.max_steps], label: "steps" }, width: 240, style: { background: "none" } }),
-      grid(all, (d) => shade(share(d)), [Plot.text(all, { ...centre, text: "steps", fill: (d) => inkOn(share(d)) })], (d) => `row ${d.row + 1}, column ${d.column + 1}: ${d.steps} steps`)];
-  }, "cells");
+  panel("Steps of each cell", trace.halting ? "Number and colour: steps taken (N)." : "Every cell makes all steps.", () =>
+    [ramp("steps", trace.max_steps), grid(places, (d) => shade(steps[d.i] / trace.max_steps), [text(places, (d) => steps[d.i], (d) => inkOn(steps[d.i] / trace.max_steps))], (d) => `${name(d)}: ${steps[d.i]} steps`)], "cells");
+  if (read.columns === n * n) panel("Where a cell looks", "Orange frame: the cell that looks. Click another one, or move it with the arrow keys.", (node) => {
+    const { step, head, block } = where(node), layer = layerOf(read, step, block), from = (node.utAt ??= Math.max(0, given.indexOf("."))), weight = (d) => read.weight(layer, Math.min(head, read.heads), from, d.i);
+    const digits = cells(Math.min(step, trace.after_steps.length)), plot = grid(places, (d) => shade(weight(d) / read.top), [text(places, (d) => digits[d.i].digit, (d) => inkOn(weight(d) / read.top)), framed([places[from]])], (d) => `${name(d)}: weight ${d3.format(".3f")(weight(d))}`);
+    const go = (to) => { if (to >= 0 && to < n * n) { node.utAt = to; node.utAgain(); node.querySelector("[tabindex]").focus(); } };
+    plot.setAttribute("tabindex", "0"); plot.setAttribute("role", "img"); plot.setAttribute("aria-label", `attention of ${name(places[from])}`);
+    plot.onclick = (event) => { const [x, y] = d3.pointer(event, plot); go(Math.floor((x - 8) / size) + n * Math.floor((y - 8) / size)); };
+    plot.onkeydown = (event) => { const move = { ArrowUp: -n, ArrowDown: n, ArrowLeft: -1, ArrowRight: 1 }[event.key]; if (move) { event.preventDefault(); go(from + move); } };
+    return [ramp("attention weight", read.top), plot, make("p", { className: "note", textContent: steps[from] * read.blocks <= layer && read.blocks ? `${name(places[from])} has halted after step ${steps[from]}.` : `${name(places[from])} looks most at ${name(d3.greatest(places, weight))}.` })];
+  }, "attention");
 }
 
 /* Saving ------------------------------------------------------------------------------------------------------------ */
@@ -232,7 +247,7 @@ export function download(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function saving(holder, name, title) {
+export function saving(holder, name, title) {
   const button = (text, save) => { const made = make("button", { type: "button", textContent: text, onclick: save }); made.setAttribute("aria-label", `save ${title} as ${text}`); return made; };
   return make("span", { className: "save" }, button("SVG", () => download(`${name}.svg`, picture(holder, title).text, "image/svg+xml")), " ", button("PNG", () => png(holder, name, title)));
 }

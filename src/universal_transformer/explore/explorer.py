@@ -1,0 +1,245 @@
+"""The page that ``ut explore`` opens: its files and the questions that it asks, behind the guard of ``ut serve``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from universal_transformer.data.example import NO_CLASS, Example, ids_of, size
+from universal_transformer.data.tokenizer import until_end
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.errors import UserError, refuse
+from universal_transformer.evaluation.settings import served
+from universal_transformer.explore.calls import StreamCall, TestCall, TraceCall
+from universal_transformer.explore.saved_page import TRACES, asset, page_without_traces
+from universal_transformer.explore.story import CONTINUATION, PROMPT, SHOWN
+from universal_transformer.files import decode_json
+from universal_transformer.rules import stops_at
+from universal_transformer.serve.app import answered, error_event, routed
+from universal_transformer.serve.completions import Chosen, event_of, fields_of
+from universal_transformer.serve.engine import Engine
+from universal_transformer.serve.guard import App, Guard
+from universal_transformer.tasks.task import Task
+from universal_transformer.typed import Range
+
+POLICY = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+"""Of the page. Plot writes styles into its figures."""
+FILES = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    **{f"/{name}": (name, "text/javascript") for name in ("page.js", "draw.js", "d3.min.js", "plot.umd.min.js")},
+}
+"""Path -> file and its type; there are no others."""
+LONGEST = 512
+"""Tokens of an input."""
+LOOKED_AT = 200
+"""Test examples among which the first input is looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Chosen):
+    """Of which input and at which depth a trace is asked for: a text, or a test example."""
+
+    model: Annotated[int, Range(0, 1)] = 0
+    text: str | None = None
+    set: str | None = None
+    number: Annotated[int, Range(0)] = 0
+    calibrated: bool = True
+    """Whether the depth is that of a calibration where nothing else chooses it."""
+    max_new_tokens: Annotated[int, Range(1, LONGEST)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedTest(Asked):
+    """The same of a whole test: so many examples of each set."""
+
+    limit: Annotated[int, Range(1, 5000)] = 300
+
+
+class Given(NamedTuple):
+    """An input: its text, its example without an answer, and the right answer, if it is known."""
+
+    text: str
+    example: Example
+    right: str | None
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A model, and the test of its run; without a task ``obstacle`` says why there is none."""
+
+    name: str
+    engine: Engine
+    task: Task | None = None
+    obstacle: str = ""
+
+    def options(self, asked: Asked) -> DecodingOptions:
+        """The depth and search that are asked for; UserError for those that do not fit the model."""
+        own = self.engine.pipeline
+        chosen = asked.exit is not None or asked.max_steps is not None or asked.halting_threshold is not None
+        base = DecodingOptions() if chosen or not asked.calibrated else own.options
+        most = asked.max_new_tokens
+        if most is None and not own.model.config.reads:
+            most = CONTINUATION
+        options = asked.of(base, most=most, calibrated=False)
+        options.check(own.model)
+        return options
+
+    def given(self, asked: Asked) -> Given:
+        """The input that is asked for. A test example is read as if its text were typed, where it is a text."""
+        codec, pipeline = self.engine.pipeline.codec, self.engine.pipeline
+        refuse(((asked.text is None) == (asked.set is None), "text, set: expected one of them"))
+        if asked.text is not None:
+            typed = pipeline.example(asked.text, 1)
+            refuse((typed is None and not codec.target.continues, "an empty text; expected input"), at="text")
+            return Given(asked.text, Example(source=(), target=()) if typed is None else typed, None)
+        examples = () if self.task is None else self.task.test.get(asked.set or "", ())
+        if asked.number >= len(examples):
+            raise HTTPException(404, self.obstacle or "no such test example")
+        example = examples[asked.number]
+        if codec.target.continues:
+            prompt = ids_of(example.target)[: max(1, min(PROMPT, len(ids_of(example.target)) // 2))]
+            return Given(codec.render(prompt), replace(example, target=prompt), None)
+        right = None if example.target == NO_CLASS else codec.render(_ended(example.target, codec))
+        if codec.source.suffixes or not isinstance(example.source, tuple):
+            return Given("", replace(example, target=codec.unanswered), right)
+        text = codec.source.input_text(example.source)
+        typed = pipeline.example(text, 1)
+        assert typed is not None
+        return Given(text, replace(typed, source=example.source, supports=example.supports), right)
+
+    def first(self) -> tuple[str, int] | None:
+        """The test example that the page begins with: of facts, the one with the most supporting facts that fits."""
+        sets = {} if self.task is None else self.task.test
+        for name, examples in sets.items():
+            some = [examples[number] for number in range(min(LOOKED_AT, len(examples)))]
+            if some:
+                fits = [(len(each.source) in SHOWN, len(each.supports), -number) for number, each in enumerate(some)]
+                return name, -max(fits)[2]
+        return None
+
+    def about(self) -> dict[str, Any]:
+        """What the page says of the model and offers of its depth."""
+        pipeline = self.engine.pipeline
+        config, codec, task = pipeline.model.config, pipeline.codec, self.task
+        try:
+            rules = {rule: [each.value for each in settings] for rule, settings in served(pipeline.model).items()}
+        except UserError:
+            rules = {}
+        return {
+            "name": self.name,
+            "view": {"form": "tokens"} if codec.target.continues else codec.source.view,
+            "several_lines": codec.source.several_lines,
+            "writes": config.decodes,
+            "reads_files": bool(codec.source.suffixes),
+            "max_steps": config.max_steps,
+            "most_steps": config.max_steps if not config.step.tied else 2 * config.max_steps + 2,
+            "halts": config.halts,
+            "threshold": stops_at(config.halting) if config.halts else None,
+            "calibration": bool(pipeline.options.depth.chosen),
+            "rules": rules,
+            "sets": {} if task is None else {name: len(examples) for name, examples in task.test.items()},
+            "obstacle": self.obstacle,
+            "first": self.first(),
+        }
+
+
+def _ended(target: Any, codec: Any) -> Any:
+    """A target without what comes after its end, of a target that has one."""
+    return until_end(target) if isinstance(target, tuple) and not codec.target.names_classes else target
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The page of one model, or of two side by side."""
+
+    models: Sequence[Explored]
+
+    async def about(self, request: Request) -> Response:
+        """``GET /api/models``."""
+        del request
+        return JSONResponse({"models": [each.about() for each in self.models], "longest": LONGEST})
+
+    async def trace(self, request: Request) -> Response:
+        """``POST /api/trace``: the text of the input and its trace."""
+        explored, given, fields = await self._asked(request)
+        (found,) = await answered(request, explored.engine, TraceCall, **fields)
+        return JSONResponse({"text": given.text, "trace": found})
+
+    async def stream(self, request: Request) -> Response:
+        """``POST /api/stream``: the same as events, with each token of the answer before it."""
+        explored, given, fields = await self._asked(request)
+        return StreamingResponse(self._parts(explored.engine, given, fields), media_type="text/event-stream")
+
+    async def _parts(self, engine: Engine, given: Given, fields: Mapping[str, Any]) -> AsyncIterator[str]:
+        events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        call = StreamCall(answers=asyncio.get_running_loop().create_future(), events=events, **fields)
+        call.answers.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            async with asyncio.timeout(engine.limits.seconds):
+                engine.submit(questions=[call])
+                while (event := await events.get()) is not None:
+                    yield event_of(event)
+                yield event_of({"text": given.text, "trace": (await call.answers)[-1]})
+        except Exception as error:  # an answer has begun: what is wrong can only be its last event
+            yield error_event(error)
+        finally:
+            engine.cancel([call])
+
+    async def test(self, request: Request) -> Response:
+        """``POST /api/test``: error and steps of examples of the test."""
+        asked: AskedTest = fields_of(decode_json(await request.body(), where="body"), AskedTest)
+        explored = self._model(asked)
+        if explored.task is None:
+            raise HTTPException(404, explored.obstacle)
+        fields = {"task": explored.task, "options": explored.options(asked), "limit": asked.limit}
+        return JSONResponse({"rows": await answered(request, explored.engine, TestCall, **fields)})
+
+    async def _asked(self, request: Request) -> tuple[Explored, Given, dict[str, Any]]:
+        asked: Asked = fields_of(decode_json(await request.body(), where="body"), Asked)
+        explored = self._model(asked)
+        options = explored.options(asked)
+        given = await run_in_threadpool(explored.given, asked)
+        if size(given.example) > LONGEST:
+            raise HTTPException(413, f"an input of {size(given.example):,} tokens; at most {LONGEST} on this page")
+        fields = {"example": given.example, "options": options, "name": explored.name, "right": given.right}
+        return explored, given, fields
+
+    def _model(self, asked: Asked) -> Explored:
+        refuse((asked.model >= len(self.models), "this page has one model"), at="model")
+        return self.models[asked.model]
+
+    def app(self) -> App:
+        """The application: routes behind the guard, for names of this machine alone."""
+
+        def served_file(name: str, kind: str) -> Any:
+            async def answer(request: Request) -> Response:
+                del request
+                return Response(asset(name), media_type=kind, headers=POLICY)
+
+            return answer
+
+        async def saved(request: Request) -> Response:
+            del request
+            return JSONResponse({"page": page_without_traces(), "place": TRACES})
+
+        routes = [Route(path, served_file(*file), methods=["GET"]) for path, file in FILES.items()]
+        routes += [
+            Route("/api/models", self.about, methods=["GET"]),
+            Route("/api/saved", saved, methods=["GET"]),
+            Route("/api/trace", self.trace, methods=["POST"]),
+            Route("/api/stream", self.stream, methods=["POST"]),
+            Route("/api/test", self.test, methods=["POST"]),
+        ]
+        return Guard(routed(routes, [each.engine for each in self.models]))
