@@ -17,7 +17,6 @@ from small_server import Address, digits, read_all, running, writer
 from universal_transformer.cli import main
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import TESTS, evaluate
-from universal_transformer.explore import explorer
 from universal_transformer.explore.explorer import FILES, Explored, Explorer
 from universal_transformer.explore.input_trace import trace_input
 from universal_transformer.rules import Exit
@@ -167,9 +166,9 @@ def test_what_is_wrong_with_a_question_is_said(server, body, wrong):
     assert wrong in answer.message
 
 
-def test_a_long_input_is_refused(server, monkeypatch):
-    monkeypatch.setattr(explorer, "LONGEST", 3)
-    assert ask(server, text=STORY).status == 413
+def test_a_long_input_is_refused():
+    with exploring(stories(), longest=3) as server:
+        assert ask(server, text=STORY).status == 413
 
 
 # What must hold of a local page -------------------------------------------------------------------------------------

@@ -14,12 +14,15 @@ from universal_transformer.cli.serve import check_packages, listen, run_server
 from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MODEL
+from universal_transformer.serve.limits import Limits
 from universal_transformer.typed import Range
 
 if TYPE_CHECKING:
     from universal_transformer.explore.explorer import Explored
 
-HOST, SECONDS, WAITING = "127.0.0.1", 60.0, 8
+HOST = "127.0.0.1"
+LIMITS = Limits(rows=1, longest=512, queue=8, seconds=60.0)
+"""A page asks one question at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ class Explore(OnData, OfRun):
             print(f"{self.run}: {address}; Ctrl-C ends it", flush=True)
             if self.browser:
                 threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-            run_server(explorer.app(), listening, seconds=SECONDS)
+            run_server(explorer.app(), listening, seconds=LIMITS.seconds)
         return 0
 
     def opened(self, name: str) -> Explored:
@@ -55,7 +58,6 @@ class Explore(OnData, OfRun):
         from universal_transformer.explore.explorer import Explored
         from universal_transformer.runs.opened import open_run, open_with_task
         from universal_transformer.serve.engine import Engine
-        from universal_transformer.serve.limits import Limits
 
         task, obstacle = None, ""
         try:
@@ -68,5 +70,5 @@ class Explore(OnData, OfRun):
         options, found = calibrated(
             run.folder, DecodingOptions(), model=run.folder / MODEL, unlike=written_freely(run.model.config)
         )
-        engine = Engine(Pipeline(run.model, run.codec, options, found), Limits(rows=1, queue=WAITING, seconds=SECONDS))
+        engine = Engine(Pipeline(run.model, run.codec, options, found), LIMITS)
         return Explored(run.folder.resolve().name, engine, task, obstacle)

@@ -41,8 +41,8 @@ FILES = {
     **{f"/{name}": (name, "text/javascript") for name in ("page.js", "draw.js", "d3.min.js", "plot.umd.min.js")},
 }
 """Path -> file and its type; there are no others."""
-LONGEST = 512
-"""Tokens of an input."""
+MOST_NEW = 400
+"""Tokens that an answer may have at most, where a number is asked for."""
 LOOKED_AT = 200
 """Test examples among which the first input is looked for."""
 
@@ -57,7 +57,7 @@ class Asked(Chosen):
     number: Annotated[int, Range(0)] = 0
     calibrated: bool = True
     """Whether the depth is that of a calibration where nothing else chooses it."""
-    max_new_tokens: Annotated[int, Range(1, LONGEST)] | None = None
+    max_new_tokens: Annotated[int, Range(1, MOST_NEW)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ class Explorer:
     async def about(self, request: Request) -> Response:
         """``GET /api/models``."""
         del request
-        return JSONResponse({"models": [each.about() for each in self.models], "longest": LONGEST})
+        return JSONResponse({"models": [each.about() for each in self.models], "most_new": MOST_NEW})
 
     async def trace(self, request: Request) -> Response:
         """``POST /api/trace``: the text of the input and its trace."""
@@ -211,8 +211,9 @@ class Explorer:
         explored = self._model(asked)
         options = explored.options(asked)
         given = await run_in_threadpool(explored.given, asked)
-        if size(given.example) > LONGEST:
-            raise HTTPException(413, f"an input of {size(given.example):,} tokens; at most {LONGEST} on this page")
+        tokens, longest = size(given.example), explored.engine.limits.longest
+        if tokens > longest:
+            raise HTTPException(413, f"an input of {tokens:,} tokens; at most {longest:,} on this page")
         fields = {"example": given.example, "options": options, "name": explored.name, "right": given.right}
         return explored, given, fields
 

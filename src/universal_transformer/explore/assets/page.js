@@ -6,7 +6,7 @@ const STATE = ["text", "set", "number", "steps", "rule", "threshold", "most", "v
 const RULES = { state_change: "when its state changes by less than", output_change: "when its prediction changes by less than",
   confidence: "when the model is surer than", halting_threshold: "when its halting probabilities sum to" };
 const state = {};
-let models, about, traces = [], asking, timer;
+let models, about, most_new, traces = [], asking, timer;
 
 function make(tag, given = {}, ...children) {
   const node = Object.assign(document.createElement(tag), given);
@@ -61,6 +61,7 @@ function controls() {
     ...Object.keys(RULES).filter((rule) => about.rules[rule]).map((rule) => [rule, RULES[rule]])];
   $("rule").replaceChildren(...choices.map(([value, text]) => make("option", { value, textContent: text })));
   $("most-label").hidden = !about.writes;
+  $("most").max = most_new;
   $("example").hidden = !Object.keys(about.sets).length;
   $("tab-test").disabled = Boolean(about.obstacle);
   $("tab-test").title = about.obstacle;
@@ -238,7 +239,7 @@ async function save() {
 
 async function start() {
   const reply = await (await fetch("/api/models")).json();
-  models = reply.models;
+  ({ models, most_new } = reply);
   about = models[0];
   readState();
   if (state.rule === undefined && about.calibration) state.rule = "calibrated";
