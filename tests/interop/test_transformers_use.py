@@ -80,34 +80,71 @@ def test_gradients_that_are_accumulated_are_those_of_the_whole_batch(name):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_trainer_accumulates_them_too(name, tmp_path):
-    """4 rows at once and in 4 parts give the same weights after two updates."""
+ARGUMENTS = {
+    transformers.Trainer: transformers.TrainingArguments,
+    transformers.Seq2SeqTrainer: transformers.Seq2SeqTrainingArguments,
+}
+
+
+def trained(name, kind, folder, *, parts, **options):
+    """The trainer after two updates with 4 rows each, in so many parts."""
+    torch.manual_seed(0)
     batch = batch_of(name)
     rows = [{key: value[row] for key, value in batch.items()} for row in range(4)]
-    weights = []
-    for parts in (1, 4):
-        torch.manual_seed(0)
-        arguments = transformers.TrainingArguments(
-            output_dir=str(tmp_path),
-            max_steps=2,
-            per_device_train_batch_size=4 // parts,
-            gradient_accumulation_steps=parts,
-            optim="sgd",
-            learning_rate=0.1,
-            lr_scheduler_type="constant",
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            use_cpu=True,
-        )
-        model = trainable(name)
-        trainer = transformers.Trainer(model=model, args=arguments, train_dataset=rows)
-        assert trainer.model_accepts_loss_kwargs == model.accepts_loss_kwargs
-        trainer.train()
-        weights.append([parameter.detach() for parameter in model.parameters()])
+    arguments = ARGUMENTS[kind](
+        output_dir=str(folder),
+        max_steps=2,
+        per_device_train_batch_size=4 // parts,
+        gradient_accumulation_steps=parts,
+        optim="sgd",
+        learning_rate=0.1,
+        lr_scheduler_type="constant",
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        **options,
+    )
+    trainer = kind(model=trainable(name), args=arguments, train_dataset=rows)
+    assert trainer.model_accepts_loss_kwargs == trainer.model.accepts_loss_kwargs
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, transformers.Trainer) for name in KINDS), ("pair", transformers.Seq2SeqTrainer)]
+)
+def test_the_trainer_accumulates_them_too(name, kind, tmp_path):
+    """4 rows at once and in 4 parts give the same weights after two updates."""
+    weights = [list(trained(name, kind, tmp_path, parts=parts).model.parameters()) for parts in (1, 4)]
     for one, other in zip(*weights, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_trainer_of_pairs_scores_what_the_model_generates(beams, tmp_path):
+    trainer = trained(
+        "pair",
+        transformers.Seq2SeqTrainer,
+        tmp_path,
+        parts=2,
+        predict_with_generate=True,
+        generation_max_length=8,
+        generation_num_beams=beams,
+        per_device_eval_batch_size=2,
+    )
+    given = trainer.train_dataset
+    trainer.compute_metrics = lambda found: {"rows": len(found.predictions)}
+    found = trainer.predict(given)
+    assert found.metrics["test_rows"] == len(given) == 4
+    batch = {name: torch.stack([row[name] for row in given]) for name in given[0]}
+    with torch.no_grad():
+        parts = [{name: rows[part] for name, rows in batch.items()} for part in (slice(2), slice(2, 4))]
+        losses = [float(trainer.model.eval()(**part).loss) for part in parts]
+    assert found.metrics["test_loss"] == pytest.approx(sum(losses) / 2)
+    del batch["labels"]
+    expected = trainer.model.generate(**batch, max_length=8, num_beams=beams)
+    assert found.predictions[:, : expected.shape[1]].tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("name", ["pair", "language model", "tagger"])
