@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Packages come from files whose hashes stand in $(2), built where they must be; pip then installs from these alone.
 define verified
 	rm -rf $(1)/wheels && mkdir $(1)/wheels
-	sed -n '/^setuptools==/,/[^\\]$$/p' $(2) > $(1)/wheels/build.txt
+	sed -n -E '/^(setuptools|pip)==/,/[^\\]$$/p' $(2) > $(1)/wheels/build.txt
 	$(1)/bin/pip install $(QUIETLY) --require-hashes --no-deps -r $(1)/wheels/build.txt
 	$(1)/bin/$(COLLECT) $(1)/wheels --no-build-isolation -r $(2)
 endef
@@ -119,7 +119,7 @@ $(VENV)/.installed: $(VENV)/.wheels pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.wheels pyproject.toml
-	$(BIN)/pip install $(VERIFIED) $(VENV)/wheels --no-compile -e '.[dev]'
+	$(BIN)/pip install $(VERIFIED) $(VENV)/wheels --no-compile -e '.[all,onnx,judge]' --group dev
 	touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-peers: $(VENV)/.installed

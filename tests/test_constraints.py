@@ -23,8 +23,9 @@ def key(name):
 
 
 def needed(*extras):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    given = project["optional-dependencies"]
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = whole["project"]
+    given = project["optional-dependencies"] | whole["dependency-groups"]
     texts = project["dependencies"] + [text for extra in extras for text in given[extra]]
     return {key(re.match(r"[\w.-]+", text)[0]) for text in texts} - {key(project["name"])}
 
