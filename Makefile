@@ -1,6 +1,7 @@
 # make demo   train the embedded default, print its results and the path of its report
 # make test   lint, formatting, types, directions of imports, all tests
 # make torture  count what holds when processes, disks, files and numbers fail (docs/running.md); ONLY=T1,F1: some of it
+# make test-browser  the pages of ut explore and of ut export --format web in a browser without a window (Chromium, npm)
 # make wheel  build a source archive and a wheel, check both, install the wheel in a clean environment, and add two numbers
 # make site   build the documentation site into build/site, and stop at a broken link
 # make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
@@ -17,6 +18,9 @@ PEER   ?= .venv-transformers
 PEER_VERSION ?= 5.24.0
 RELEASE := $(VENV)-release
 SITE   := $(VENV)-site
+BROWSER := tests/browser
+PAGES  := build/web/demo build/web/sudoku
+CHROMIUM ?= $(firstword $(wildcard /usr/bin/chromium /usr/bin/chromium-browser /usr/bin/google-chrome))
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 QUIETLY := -q --disable-pip-version-check
 VERIFIED = $(QUIETLY) --no-index --find-links
@@ -25,7 +29,8 @@ export MPLBACKEND := Agg
 # which some machines set: each of some fifty processes would compile torch and the library again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-transformers laws compiled nightly torture lint format wheel site lowest clean bench bench-docs bench-gpu
+.PHONY: demo test test-browser test-transformers laws compiled nightly torture lint format wheel site lowest clean \
+  bench bench-docs bench-gpu $(PAGES)
 
 # Packages come from files whose hashes stand in $(2), built where they must be; pip then installs from these alone.
 define verified
@@ -49,6 +54,20 @@ laws: $(VENV)/.installed-dev
 # in a process of its own, without the checks of shapes, which cannot be compiled
 compiled: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -m "compiled and not slow" $$(grep -rl mark.compiled tests --include=*.py)
+
+test-browser: $(VENV)/.installed-dev
+	@command -v npm > /dev/null || { echo 'test-browser: npm is missing (Node 20 or newer)' >&2; exit 1; }
+	@test -x '$(CHROMIUM)' || { echo 'test-browser: Chromium is missing: apt-get install chromium, or CHROMIUM=FILE' >&2; exit 1; }
+	$(MAKE) --no-print-directory -j 2 $(PAGES)
+	CHROMIUM=$(CHROMIUM) UT_PYTHON=$(BIN)/python node --test --test-concurrency=1 --test-reporter=spec $(BROWSER)/*.test.mjs
+
+$(PAGES): build/web/%: $(VENV)/.installed-dev $(BROWSER)/node_modules/.package-lock.json
+	rm -rf $@
+	$(BIN)/ut export $* --format web --runtime $(BROWSER)/node_modules/onnxruntime-web/dist --out $@
+
+$(BROWSER)/node_modules/.package-lock.json: $(BROWSER)/package-lock.json
+	npm ci --prefix $(BROWSER) --ignore-scripts --no-audit --no-fund --silent
+	touch $@
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -82,8 +101,10 @@ wheel: $(VENV)/.wheels $(RELEASE)/.installed
 	env -u PYTHONPATH $(CLEAN)/bin/pip install $(VERIFIED) $(VENV)/wheels dist/*.whl
 	sum=$$(cd $(CLEAN) && echo 95+17 | env -u PYTHONPATH bin/ut predict addition) && echo "95+17=$$sum" && test "$$sum" = 112
 
+# with the pages of two models where there is npm
 site: $(SITE)/.installed
-	$(SITE)/bin/python tools/gather_site.py build/pages
+	! command -v npm > /dev/null || $(MAKE) --no-print-directory -j 2 $(PAGES)
+	$(SITE)/bin/python tools/gather_site.py build/pages $(PAGES)
 	$(SITE)/bin/zensical build --strict
 
 torture: $(VENV)/.installed-dev
@@ -149,5 +170,5 @@ $(RELEASE)/.installed $(SITE)/.installed: $(VENV)-%/.installed: constraints-%.tx
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(CLEAN) $(PEER) $(RELEASE) $(SITE) .cache build dist *.egg-info src/*.egg-info \
+	rm -rf $(VENV) $(LOWEST) $(CLEAN) $(PEER) $(RELEASE) $(SITE) $(BROWSER)/node_modules .cache build dist *.egg-info src/*.egg-info \
 	  .mypy_cache .pytest_cache .ruff_cache

@@ -1,8 +1,9 @@
 """Gather the pages of the documentation site: those of the repository, and one of each public package for its API.
 
-    python tools/gather_site.py FOLDER
+    python tools/gather_site.py FOLDER [PAGES …]
 
 Every file that a page links to is copied too, at its place in the repository, so that a link leads where it does there.
+PAGES are folders of `ut export --format web`, those that there are become part of the site.
 """
 
 import re
@@ -49,11 +50,24 @@ def write_packages(target: Path) -> None:
         (target / "api" / f"{name}.md").write_text(f"# {module}\n\n::: {module}\n", encoding="utf-8")
 
 
+def add_models(target: Path, folders: list[Path]) -> None:
+    """Copy the pages of models, and write a page with a link to each."""
+    links = []
+    for folder in folders:
+        if (folder / "index.html").is_file():
+            shutil.copytree(folder, target / "web" / folder.name)
+            links.append(f"- [{folder.name}](web/{folder.name}/index.html)\n")
+    made = "".join(links) or "This copy of the site was made without them: `ut export RUN --format web` makes such a page.\n"
+    text = f"# In your browser\n\nModels that answer here, without Python, and show each step:\n\n{made}"
+    (target / "models.md").write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     target = Path(sys.argv[1])
     shutil.rmtree(target, ignore_errors=True)
     print(f"{target}: {len(gather(target))} files and {len(PACKAGES)} pages of packages")
     write_packages(target)
+    add_models(target, [Path(name) for name in sys.argv[2:]])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`ut export`: a folder with the model as a graph, what its user must know, and its tokenizer; whole or not at all."""
 
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import torch
 
 from universal_transformer import DecodingOptions, load
 from universal_transformer.cli import main
+from universal_transformer.explore import web_page
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import Codec
 
 SMALL = ["--filter-width", "16", "--minutes", "None", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
@@ -83,3 +86,33 @@ def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, cap
     assert main(["export", str(run)]) == 2
     assert "model.kind=lstm: only Universal Transformers and Transformers can be exported" in capsys.readouterr().err
     assert not (run / "export").exists()
+
+
+def test_a_page_has_files_of_its_own_alone(tmp_path, monkeypatch):
+    runtime = [tmp_path / "one.mjs", tmp_path / "two.wasm"]
+    for path in runtime:
+        path.write_text("x")
+    monkeypatch.setattr(web_page, "choose_examples", lambda *given, count: [])
+    web_page.write_web_page(tmp_path, open_run(Path("demo")), runtime=runtime)
+    about = json.loads((tmp_path / "page.json").read_text())
+    assert (about["labels"][0], about["max_steps"], about["blocks"]) == ("attic", 4, 1)
+    html = (tmp_path / "index.html").read_text()
+    scripts = "".join((tmp_path / name).read_text() for name in ("web_page.js", "draw.js", "graph_trace.js"))
+    named = {*re.findall(r'src="([^"]+)"', html), *re.findall(r'from "\./([^"]+)"', scripts)}
+    assert {"d3.min.js", "web_page.js", "draw.js", "graph_trace.js"} < named
+    assert named - {path.name for path in tmp_path.iterdir()} == {"ort.wasm.bundle.min.js"}
+    assert (tmp_path / "one.js").is_file()
+
+
+@pytest.mark.parametrize("content", [None, "of another version"])
+def test_a_page_needs_the_files_of_one_version(content, tmp_path, capsys):
+    for name in web_page.RUNTIME if content else ():
+        (tmp_path / name).write_text(content)
+    assert main(["export", "demo", "--format", "web", "--runtime", str(tmp_path), "--out", str(tmp_path / "page")]) == 2
+    assert "run npm install onnxruntime-web@1.30.0" in capsys.readouterr().err
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_page_is_for_stories_and_boards(capsys):
+    assert main(["export", "reverse", "--format", "web"]) == 2
+    assert "is for stories and boards" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``ut export``: a trained model as an ONNX file or a torch.export program, or as a folder for transformers."""
+"""``ut export``: a trained model as a graph, as a folder for transformers, or as a page for any web server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from universal_transformer.interop.graph import Comparison, Exportable
     from universal_transformer.runs.opened import Run
 
-Format = Literal["onnx", "torch", "transformers"]
+Format = Literal["onnx", "torch", "transformers", "web"]
 FILES = {"onnx": "model.onnx", "torch": "model.pt2"}
 """Format -> name of the file of the model."""
 DESCRIPTION = "model.json"
@@ -34,9 +34,12 @@ class Export(OfRun):
     """
 
     format: Format = "onnx"
-    """onnx: for ONNX Runtime, opset 20; torch: for torch.export.load; transformers: a folder for from_pretrained."""
+    """onnx: for ONNX Runtime, opset 20; torch: for torch.export.load; transformers: a folder for from_pretrained;
+    web: a page that answers stories or boards in a browser, and draws each step."""
     out: Folder = ""
     """A new folder (default: RUN/export/FORMAT, which is replaced)."""
+    runtime: Folder = "node_modules/onnxruntime-web/dist"
+    """For web: the files of onnxruntime-web 1.30.0, which are copied."""
 
     def __call__(self) -> int:
         """Export, compare with the model itself, and write the folder whole or not at all."""
@@ -49,7 +52,7 @@ class Export(OfRun):
         run = open_run(folder)
         if (folder / CALIBRATION).is_file():
             note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
-        write = _writer(run, format=self.format)
+        write = _writer(run, format=self.format, runtime=Path(self.runtime))
         target.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(target) as staging:
             line = write(staging)
@@ -63,12 +66,17 @@ def _check_target(target: Path, *, ours: bool) -> None:
         raise UserError(f"--out {show_path(target)}: there already; name a new folder")
 
 
-def _writer(run: Run, *, format: Format) -> Callable[[Path], str]:  # noqa: A002 - the name of the option
+def _writer(run: Run, *, format: Format, runtime: Path) -> Callable[[Path], str]:  # noqa: A002 - the option's name
     """Return what writes a folder and says how exact it is; UserError for a run that has no such form."""
     if format == "transformers":
         return partial(_write_transformers, run=run)
-    from universal_transformer.interop.graph import Exportable
+    from universal_transformer.interop.graph import Exportable, TracedExportable
 
+    if format == "web":
+        from universal_transformer.explore.web_page import check_form, runtime_files
+
+        check_form(run)
+        return partial(_write_web, run=run, model=TracedExportable(run.model), runtime=runtime_files(runtime))
     return partial(_write_graph, run=run, model=Exportable(run.model), format=format)
 
 
@@ -112,6 +120,15 @@ def _write_graph(folder: Path, *, run: Run, model: Exportable, format: str) -> s
         f"compared with PyTorch on {len(batches)} random batches: greatest difference of logits "
         f"{found.difference:.1e}, equal steps at {found.equal} of {found.positions} positions"
     )
+
+
+def _write_web(folder: Path, *, run: Run, model: Exportable, runtime: list[Path]) -> str:
+    """Write a graph that gives what happens at each step, and the page that shows it."""
+    from universal_transformer.explore.web_page import write_web_page
+
+    line = _write_graph(folder, run=run, model=model, format="onnx")
+    write_web_page(folder, run, runtime=runtime)
+    return line
 
 
 def _description(run: Run, model: Exportable, found: Comparison, *, format: str) -> dict[str, Any]:  # noqa: A002
