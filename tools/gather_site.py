@@ -57,7 +57,10 @@ def add_models(target: Path, folders: list[Path]) -> None:
         if (folder / "index.html").is_file():
             shutil.copytree(folder, target / "web" / folder.name)
             links.append(f"- [{folder.name}](web/{folder.name}/index.html)\n")
-    made = "".join(links) or "This copy of the site was made without them: `ut export RUN --format web` makes such a page.\n"
+    made = (
+        "".join(links)
+        or "This copy of the site was made without them: `ut export RUN --format web` makes such a page.\n"
+    )
     text = f"# In your browser\n\nModels that answer here, without Python, and show each step:\n\n{made}"
     (target / "models.md").write_text(text, encoding="utf-8")
 

@@ -12,6 +12,7 @@ import torch
 
 from universal_transformer import DecodingOptions, load
 from universal_transformer.cli import main
+from universal_transformer.errors import UserError
 from universal_transformer.explore import web_page
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.opened import open_run
@@ -89,19 +90,24 @@ def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, cap
 
 
 def test_a_page_has_files_of_its_own_alone(tmp_path, monkeypatch):
-    runtime = [tmp_path / "one.mjs", tmp_path / "two.wasm"]
+    runtime, page = [tmp_path / "one.mjs", tmp_path / "two.wasm"], tmp_path / "page"
+    page.mkdir()
     for path in runtime:
         path.write_text("x")
-    monkeypatch.setattr(web_page, "choose_examples", lambda *given, count: [])
-    web_page.write_web_page(tmp_path, open_run(Path("demo")), runtime=runtime)
-    about = json.loads((tmp_path / "page.json").read_text())
-    assert (about["labels"][0], about["max_steps"], about["blocks"]) == ("attic", 4, 1)
-    html = (tmp_path / "index.html").read_text()
-    scripts = "".join((tmp_path / name).read_text() for name in ("web_page.js", "draw.js", "graph_trace.js"))
+
+    def missing(run):
+        raise UserError("its data are not here")
+
+    monkeypatch.setattr(web_page, "load_task", missing)
+    web_page.write_web_page(page, open_run(Path("demo")), runtime=runtime)
+    about = json.loads((page / "page.json").read_text())
+    assert (about["labels"][0], about["max_steps"], about["examples"]) == ("attic", 4, [])
+    html = (page / "index.html").read_text()
+    scripts = "".join((page / name).read_text() for name in ("web_page.js", "draw.js", "graph_trace.js"))
     named = {*re.findall(r'src="([^"]+)"', html), *re.findall(r'from "\./([^"]+)"', scripts)}
     assert {"d3.min.js", "web_page.js", "draw.js", "graph_trace.js"} < named
-    assert named - {path.name for path in tmp_path.iterdir()} == {"ort.wasm.bundle.min.js"}
-    assert (tmp_path / "one.js").is_file()
+    assert named - {path.name for path in page.iterdir()} == {"ort.wasm.bundle.min.js"}
+    assert (page / "one.js").is_file()
 
 
 @pytest.mark.parametrize("content", [None, "of another version"])
