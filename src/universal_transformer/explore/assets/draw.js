@@ -189,7 +189,7 @@ function attention(matrix, { step, head, block, facts, node, room }) {
   const frame = { width: margin + 20 + width * read.columns, height: 12 + below + size * read.rows, marginLeft: margin, marginTop: 8, marginRight: 14, marginBottom: below };
   const inner = { x: margin, y: 8, width: frame.width - margin - 14, height: frame.height - 8 - below };
   const plot = Plot.plot({ style: { fontSize: font, background: "none" }, ...frame, padding: 0,
-    x: { domain: d3.range(read.columns), type: "band", label: numbers ? "looks at (number)" : "looks at", ticks: d3.range(0, read.columns, Math.ceil((numbers ? 26 : 15) / width)), tickFormat: (i) => (numbers ? i + 1 : columns[i].trim() || "␣"), tickRotate: below === 40 ? 0 : -60, tickSize: 3 },
+    x: { domain: d3.range(read.columns), type: "band", label: numbers && read.columns > 5 ? "looks at (number)" : "looks at", ticks: d3.range(0, read.columns, Math.ceil((numbers ? 26 : 15) / width)), tickFormat: (i) => (numbers ? i + 1 : columns[i].trim() || "␣"), tickRotate: below === 40 ? 0 : -60, tickSize: 3 },
     y: { domain: d3.range(read.rows), type: "band", label: null, ticks, tickFormat: (i) => short(names[i]), tickSize: 0 },
     marks: [() => Object.entries({ ...inner, href: canvas.toDataURL(), preserveAspectRatio: "none", style: "image-rendering: pixelated" })
       .reduce((made, [key, value]) => made.attr(key, value), d3.create("svg:image")).node()] });
@@ -255,12 +255,12 @@ export function saving(holder, name, title) {
 function picture(holder, title) {
   const parts = [...holder.querySelectorAll("svg")].filter((svg) => !svg.parentElement.closest("svg")), css = getComputedStyle(holder);
   const back = getComputedStyle(document.body).backgroundColor, outer = d3.create("svg").attr("xmlns", "http://www.w3.org/2000/svg").attr("xmlns:xlink", "http://www.w3.org/1999/xlink");
-  const width = Math.max(...parts.map((svg) => svg.width.baseVal.value)), height = 30 + d3.sum(parts, (svg) => svg.height.baseVal.value + 6);
+  const width = 16 + Math.max(...parts.map((svg) => svg.width.baseVal.value)), height = 30 + d3.sum(parts, (svg) => svg.height.baseVal.value + 6);
   outer.attr("width", width).attr("height", height).attr("viewBox", `0 0 ${width} ${height}`).attr("color", css.color).attr("font-family", "system-ui, sans-serif");
   outer.append("rect").attr("width", width).attr("height", height).attr("fill", /, 0\)$|transparent/.test(back) ? "#fff" : back);
   outer.append("text").attr("x", 8).attr("y", 20).attr("fill", css.color).attr("font-size", 16).attr("font-weight", 700).text(title);
   let y = 30;
-  for (const svg of parts) { const copy = outer.node().appendChild(svg.cloneNode(true)); copy.setAttribute("y", y); copy.style.color = css.color; y += svg.height.baseVal.value + 6; }
+  for (const svg of parts) { const copy = outer.node().appendChild(svg.cloneNode(true)); copy.setAttribute("x", 8); copy.setAttribute("y", y); copy.style.color = css.color; copy.style.overflow = "visible"; y += svg.height.baseVal.value + 6; }
   return { width, height, text: new XMLSerializer().serializeToString(outer.node()) };
 }
 
