@@ -16,6 +16,7 @@ import universal_transformer
 from universal_transformer import ModelConfig
 from universal_transformer.cli import main
 from universal_transformer.cli.evaluate import Evaluate
+from universal_transformer.cli.explore import Explore
 from universal_transformer.cli.export import Export
 from universal_transformer.cli.parser import parse
 from universal_transformer.cli.serve import Serve
@@ -46,6 +47,8 @@ def run(command, folder):
         parse(Export, arguments[1:], name="export")
     elif command.startswith("ut serve"):  # would not end; tests/serve has servers
         parse(Serve, arguments[1:], name="serve")
+    elif command.startswith("ut explore"):  # tests/explore has pages
+        parse(Explore, arguments[1:], name="explore")
     elif command.startswith("ut evaluate sudoku"):  # draws boards for ten seconds
         parse(Evaluate, arguments[1:], name="evaluate")
     elif command.startswith("ut "):  # needs no process of its own

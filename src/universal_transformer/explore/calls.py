@@ -88,8 +88,8 @@ class TestCall(WholeCall):
             for indices in batches(pipeline.model, chosen, batch_tokens=batch_tokens):
                 found = metric.answers(inference, [chosen[index] for index in indices])
                 for index, sums in zip(indices, found, strict=True):
-                    error = 1.0 - min(1.0, max(0.0, metric.example_score(sums)))
-                    yield {"set": name, "number": numbers[index], "error": error} | _row(chosen[index], sums)
+                    wrong = 1.0 - metric.example_score(sums)
+                    yield {"set": name, "number": numbers[index], "error": wrong} | _row(chosen[index], sums)
 
 
 def _row(example: Example, sums: ScoreSums) -> dict[str, Any]:

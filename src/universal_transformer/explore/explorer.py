@@ -84,14 +84,11 @@ class Explored:
     task: Task | None = None
     obstacle: str = ""
 
-    def options(self, asked: Asked) -> DecodingOptions:
-        """The depth and search that are asked for; UserError for those that do not fit the model."""
+    def options(self, asked: Asked, *, most: int | None) -> DecodingOptions:
+        """The depth that is asked for, and at most so many new tokens; UserError where these do not fit the model."""
         own = self.engine.pipeline
         chosen = asked.exit is not None or asked.max_steps is not None or asked.halting_threshold is not None
         base = DecodingOptions() if chosen or not asked.calibrated else own.options
-        most = asked.max_new_tokens
-        if most is None and not own.model.config.reads:
-            most = CONTINUATION
         options = asked.of(base, most=most, calibrated=False)
         options.check(own.model)
         return options
@@ -203,13 +200,14 @@ class Explorer:
         explored = self._model(asked)
         if explored.task is None:
             raise HTTPException(404, explored.obstacle)
-        fields = {"task": explored.task, "options": explored.options(asked), "limit": asked.limit}
+        fields = {"task": explored.task, "options": explored.options(asked, most=None), "limit": asked.limit}
         return JSONResponse({"rows": await answered(request, explored.engine, TestCall, **fields)})
 
     async def _asked(self, request: Request) -> tuple[Explored, Given, dict[str, Any]]:
         asked: Asked = fields_of(decode_json(await request.body(), where="body"), Asked)
         explored = self._model(asked)
-        options = explored.options(asked)
+        continues = explored.engine.pipeline.codec.target.continues
+        options = explored.options(asked, most=asked.max_new_tokens or (CONTINUATION if continues else None))
         given = await run_in_threadpool(explored.given, asked)
         tokens, longest = size(given.example), explored.engine.limits.longest
         if tokens > longest:

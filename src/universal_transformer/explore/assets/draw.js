@@ -34,6 +34,7 @@ const STYLE = `
 .ut svg { max-width: none; } .ut [aria-label="tip"] { --plot-background: Canvas; color: CanvasText; }`;
 const CHANGED = "#d55e00", FONT = 13;
 const shade = (value) => d3.interpolateCividis(value), inkOn = (value) => (value > 0.55 ? "#111" : "#fff");
+const PALETTE = d3.range(256).map((value) => { const { r, g, b } = d3.rgb(shade(value / 255)); return [r, g, b, 255]; });
 const short = (text, most = 38) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const percent = (value) => (value >= 0.9995 ? "100 %" : d3.format(".1f")(100 * value) + " %");
 
@@ -88,7 +89,7 @@ export function draw(element, trace) {
     const holder = make("div"), node = make("figure", {}, saving(holder, `${trace.model || "model"} ${name}`, title),
       make("h3", { textContent: title }), holder, make("p", { className: "note", textContent: note }));
     panels.append(node);
-    node.utAgain = () => holder.replaceChildren(...[plot(node)].flat().filter(Boolean));
+    node.utAgain = () => { if (!node.utStill) holder.replaceChildren(...[plot(node)].flat().filter(Boolean)); };
     moving.push(() => node.utAgain());
   }
   function refresh() { for (const update of moving) update(); }
@@ -98,7 +99,10 @@ export function draw(element, trace) {
   for (const side of trace.view.form === "board" ? trace.sides.slice(1) : trace.sides)
     panel(`Steps of ${facts ? "each fact" : side.side === "encoder" ? "the input" : "the output"}`,
       trace.halting ? "Colour: probability to halt at this step; the number: steps taken (N)." + (side.supports.length ? " ★: supporting fact." : "")
-        : "Every position makes all steps.", (node) => stepMap(trace, side, side === last, where(node).step), `steps ${side.side}`);
+        : "Every position makes all steps.", (node) => {
+        node.utStill = side.tokens.length > 130;  // too many cells to draw again at every step
+        return stepMap(trace, side, side === last, node.utStill ? steps : at());
+      }, `steps ${side.side}`);
   if (trace.view.form !== "board" || trace.sides.length > 1)
     panel("Attention", "Row: the position that looks. Column: where it looks. Pale rows have halted. Arrow keys move the mark.",
       (node) => attention(matrices[chosen("matrix", matrices.length - 1, matrices.length - 1)], where(node)), "attention");
@@ -110,10 +114,14 @@ export function draw(element, trace) {
 
 function decoded(attention) {
   const bytes = Uint8Array.from(atob(attention.data), (c) => c.charCodeAt(0)), [layers, heads, rows, columns] = attention.shape;
-  const weight = (layer, head, row, column) => bytes[((layer * heads + head) * rows + row) * columns + column] / 255;
-  return { top: Math.max(0.1, Math.ceil((10 * d3.max(bytes)) / 255) / 10), blocks: attention.blocks, layers, heads, rows, columns,
-    weight: (layer, head, row, column) => (head ? weight(layer, head - 1, row, column)
-      : d3.mean(d3.range(heads), (each) => weight(layer, each, row, column))) };
+  const size = rows * columns;
+  function weight(layer, head, row, column) {  // head 0: the mean of all
+    const first = head ? head - 1 : 0, last = head || heads;
+    let sum = 0;
+    for (let each = first; each < last; each++) sum += bytes[(layer * heads + each) * size + row * columns + column];
+    return sum / (255 * (last - first));
+  }
+  return { top: Math.max(0.1, Math.ceil((10 * d3.max(bytes)) / 255) / 10), blocks: attention.blocks, layers, heads, rows, columns, weight };
 }
 
 const layerOf = (read, step, block) => Math.min(read.layers - 1, read.blocks ? (step - 1) * read.blocks + Math.min(block, read.blocks - 1) : step - 1);
@@ -147,8 +155,8 @@ function widthOf(text) {
   return measure.measureText(text).width * 1.04;
 }
 
-function layout(texts, { row = 28 } = {}) {
-  const n = texts.length, size = n <= 24 ? row : n <= 60 ? 20 : n <= 130 ? 12 : 4, every = Math.ceil(14 / size);
+function layout(texts, { square }) {
+  const n = texts.length, size = n <= 24 ? 26 : n <= 40 || (n <= 130 && !square) ? 18 : n <= 130 ? 8 : 4, every = Math.ceil(14 / size);
   return { size, ticks: d3.range(n).filter((i) => i % every === 0), font: size < 16 ? 11 : FONT,
     margin: 14 + Math.max(14, ...texts.map((text) => widthOf(short(text)))) };
 }
@@ -157,7 +165,7 @@ const wordy = (texts) => Math.max(0, ...texts.map((text) => text.length)) > 12 |
 const named = (texts, supports = []) => texts.map((text, i) => (supports.includes(i) ? "★ " : "") + (wordy(texts) ? `${i + 1} ` : "") + (text.trim() || "␣"));
 
 function stepMap(trace, side, answers, now) {
-  const names = named(side.tokens, side.supports), { size, ticks, font, margin } = layout(names);
+  const names = named(side.tokens, side.supports), { size, ticks, font, margin } = layout(names, { square: false });
   const made = side.tokens.flatMap((_, i) => d3.range(side.steps[i]).map((s) => ({ i, step: s + 1, p: side.halting ? side.halting[s][i] : null,
     said: answers && trace.after_steps[s]?.length > 1 ? trace.after_steps[s][i] : null })));
   const most = Math.max(trace.max_steps, ...side.steps), texts = size >= 18 && made.some((d) => d.said);
@@ -176,14 +184,14 @@ function stepMap(trace, side, answers, now) {
 function attention(matrix, { step, head, block, facts, node, room }) {
   const { read, rows: side, columns } = matrix, layer = layerOf(read, step, block);
   const at = Math.min(head, read.heads), names = named(side.tokens.slice(0, read.rows), facts ? side.supports : []);
-  const { size, ticks, font, margin } = layout(names), numbers = wordy(columns), width = Math.min(size, Math.max(180, room - margin - 20) / read.columns);
+  const { size, ticks, font, margin } = layout(names, { square: true }), numbers = wordy(columns), width = Math.min(size, Math.max(180, room - margin - 20) / read.columns);
   const longest = Math.max(...columns.map((c) => c.length)), below = numbers || longest < 3 ? 40 : 46 + 7 * longest;
   const halted = (row) => read.blocks && layer >= side.steps[row] * read.blocks, canvas = make("canvas", { width: read.columns, height: read.rows });
   const pen = canvas.getContext("2d"), image = pen.createImageData(read.columns, read.rows);
   for (let row = 0, place = 0; row < read.rows; row++)
     for (let column = 0; column < read.columns; column++, place += 4) {
-      const { r, g, b } = d3.rgb(shade(read.weight(layer, at, row, column) / read.top));
-      image.data.set([r, g, b, halted(row) ? 70 : 255], place);
+      image.data.set(PALETTE[Math.min(255, Math.round((255 * read.weight(layer, at, row, column)) / read.top))], place);
+      if (halted(row)) image.data[place + 3] = 70;
     }
   pen.putImageData(image, 0, 0);
   const frame = { width: margin + 20 + width * read.columns, height: 12 + below + size * read.rows, marginLeft: margin, marginTop: 8, marginRight: 14, marginBottom: below };

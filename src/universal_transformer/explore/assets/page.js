@@ -54,7 +54,6 @@ function controls() {
   document.title = $("title").textContent;
   const facts = about.view.form === "facts";
   $("text-label").textContent = facts ? "Story: one fact a line, oldest first; the question last" : about.view.form === "board" ? "Board: digits row after row, . for a blank cell" : "Input";
-  $("text").rows = about.several_lines ? 11 : about.view.form === "board" ? 2 : 3;
   $("text").disabled = about.reads_files;
   $("max-steps").max = about.most_steps;
   const choices = [...(about.calibration ? [["calibrated", "as calibrated"]] : []), ["trained", about.halts ? "as trained" : "after the last step"],
@@ -91,6 +90,7 @@ function board() {
 function show() {
   if (document.activeElement !== $("text")) $("text").value = state.text ?? $("text").value;
   [...$("board").children].forEach((cell, i) => { const digit = $("text").value.trim()[i]; if (document.activeElement !== cell) cell.value = /[1-9]/.test(digit) ? digit : ""; });
+  $("text").rows = Math.max(2, Math.min(14, $("text").value.split("\n").length));
   $("max-steps").value = state.steps ?? about.max_steps;
   $("max-steps-shown").textContent = $("max-steps").value + (Number($("max-steps").value) === about.max_steps ? " (as trained)" : "");
   $("rule").value = state.rule ?? "trained";
