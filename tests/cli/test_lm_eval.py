@@ -215,6 +215,19 @@ def test_the_depth_of_the_call_counts(run, harness):
 
 
 @pytest.mark.parametrize("run", ["word"], indirect=True)
+def test_a_group_has_the_mean_of_its_tasks(run, harness, tmp_path, capsys):
+    rows = [{"text": sentence(number)} for number in range(8)]
+    alone = figures(harness(run, LAMBADA, rows))
+    group = "group: both\ntask: [lambada_local]\naggregate_metric_list: [{metric: acc}]\n"
+    (tmp_path / "tasks" / "both.yaml").write_text(group)
+    out = str(tmp_path / "both.json")
+    given = ["--tasks", "both", "--include-path", str(tmp_path / "tasks"), "--output", out]
+    assert main(["lm-eval", str(run), *given]) == 0
+    assert json.loads((tmp_path / "both.json").read_text())["groups"]["both"]["acc,none"] == alone["acc"]
+    assert "|Groups|" in capsys.readouterr().out.replace(" ", "")
+
+
+@pytest.mark.parametrize("run", ["word"], indirect=True)
 def test_mistakes_are_one_line(run, harness, capsys, tmp_path):
     assert "--tasks 'lambada_locl': no such task of the harness" in wrong(capsys, run, "--tasks", "lambada_locl")
     folder = str(tmp_path / "none")
