@@ -12,18 +12,23 @@ import pytest
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
-from small_explored import BOARD, STORY, boards, stories
+from small_explored import BOARD, STORY, boards, of_rows, stories
 from small_server import Address, digits, read_all, running, writer
+from small_task_models import model_for
 from universal_transformer.cli import main
+from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import TESTS, evaluate
+from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.explore.explorer import FILES, Explored, Explorer
 from universal_transformer.explore.input_trace import trace_input
 from universal_transformer.rules import Exit
 from universal_transformer.serve import guard
 from universal_transformer.serve.engine import Engine
 from universal_transformer.serve.limits import Limits
+from universal_transformer.tasks import LabelledData
 from universal_transformer.tasks.stories import StoriesData
+from universal_transformer.tasks.task import Task
 
 POSTS = ("/api/trace", "/api/stream", "/api/test")
 GETS = (*FILES, "/api/models", "/api/saved")
@@ -124,6 +129,32 @@ def test_the_whole_test_has_the_error_and_the_steps_of_the_report(server):
     assert len(ask(server, "/api/test", limit=7).json["rows"]) == 7
 
 
+def test_a_language_model_begins_a_test_example_and_is_tested_on_whole_ones():
+    texts = ["the red hat stood on the green box", "a cat saw the blue cup"]
+    codec = writer().codec
+    examples = [Example(source=(), target=(*codec.source.tokenizer.encode(text), 2)) for text in texts]
+    task = Task(name="text", codec=codec, train=[], validation=[], test={"test": examples}, metric="perplexity")
+    with exploring(writer(), task=task) as server:
+        found = ask(server, set="test", number=0, max_new_tokens=2).json
+        assert found["text"] == "the red hat stood"
+        assert found["trace"]["right"] is None
+        rows = ask(server, "/api/test").json["rows"]
+        report = evaluate(writer().model, task, TESTS)
+        tokens = [len(example.target) for example in examples]
+        right = sum((1 - row["error"]) * tokens[row["number"]] for row in rows) / sum(tokens)
+        assert right == pytest.approx(report.totals[0].metrics["accuracy"])
+
+
+def test_any_test_example_of_texts_opens(tmp_path):
+    two = of_rows(tmp_path, ["a red hat\tthe hat is red\tA", "the blue cup\ta cup\tB"], LabelledData)
+    pipeline = Pipeline(model_for(two), two.codec)
+    with exploring(pipeline, task=two) as server:
+        found = ask(server, set="test", number=0).json
+        assert found["text"] == "a red hat\tthe hat is red"
+        assert ask(server, text=found["text"]).json["trace"]["sides"] == found["trace"]["sides"]
+        assert found["trace"]["right"] == "A"
+
+
 def test_tokens_arrive_before_their_trace(writing):
     answer = ask(writing, "/api/stream", text="the red hat", max_new_tokens=6)
     assert answer.headers["Content-Type"].startswith("text/event-stream")
@@ -220,6 +251,15 @@ def test_pages_of_other_servers_are_refused(server, path):
     assert server.ask("POST", path, b"x" * (2 * guard.MOST_BYTES)).status == 413
     assert server.ask("POST", path, json.dumps({"text": STORY, "limit": 3} if "test" in path else {"text": STORY}),
                       {"Origin": own, "Sec-Fetch-Site": "same-origin"}).status == 200  # fmt: skip
+
+
+def test_a_link_of_another_page_opens_the_page_alone(server):
+    opened = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert server.ask("GET", "/", headers=opened).status == 200
+    assert server.ask("GET", "/", headers={**opened, "Sec-Fetch-Dest": "iframe"}).status == 403
+    assert server.ask("GET", "/", headers={**opened, "Sec-Fetch-Mode": "no-cors"}).status == 403
+    assert server.ask("GET", "/api/models", headers=opened).status == 403
+    assert server.ask("POST", "/api/trace", json.dumps({"text": STORY}), opened).status == 403
 
 
 def test_no_path_gives_a_file(server):

@@ -111,7 +111,7 @@ class Explored:
         right = None if example.target == NO_CLASS else codec.render(_ended(example.target, codec))
         if codec.source.suffixes or not isinstance(example.source, tuple):
             return Given("", replace(example, target=codec.unanswered), right)
-        text = codec.source.input_text(example.source)
+        text = example.written[0] if example.written else codec.source.input_text(example.source)
         typed = pipeline.example(text, 1)
         assert typed is not None
         return Given(text, replace(typed, source=example.source, supports=example.supports), right)
@@ -241,4 +241,4 @@ class Explorer:
             Route("/api/stream", self.stream, methods=["POST"]),
             Route("/api/test", self.test, methods=["POST"]),
         ]
-        return Guard(routed(routes, [each.engine for each in self.models]))
+        return Guard(routed(routes, [each.engine for each in self.models]), pages={"/"})

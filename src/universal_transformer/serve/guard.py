@@ -41,11 +41,12 @@ HEADERS = {
 
 class Guard:
     """Refuses requests to other hosts, from other pages, in other forms than JSON, too large or too slow, before
-    ``app`` sees them. ``hosts``: names of this server, in small letters.
+    ``app`` sees them. ``hosts``: names of this server, in small letters. ``pages``: paths that a link of another page
+    may open, in a window of their own.
     """
 
-    def __init__(self, app: App, *, hosts: Collection[str] = LOCAL) -> None:
-        self.app, self.hosts = app, frozenset(hosts)
+    def __init__(self, app: App, *, hosts: Collection[str] = LOCAL, pages: Collection[str] = ()) -> None:
+        self.app, self.hosts, self.pages = app, frozenset(hosts), frozenset(pages)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on with all of its body."""
@@ -95,7 +96,9 @@ class Guard:
         own = f"{scope.get('scheme', 'http')}://{hosts[0]}"
         if any(origin != own for origin in found.get("origin", [])):
             return 403, "Origin: requests of pages of other servers are refused"
-        if any(site not in ("same-origin", "none") for site in found.get("sec-fetch-site", [])):
+        opened = scope["method"] == "GET" and scope["path"] in self.pages
+        opened = opened and found.get("sec-fetch-mode") == ["navigate"] and found.get("sec-fetch-dest") == ["document"]
+        if not opened and any(site not in ("same-origin", "none") for site in found.get("sec-fetch-site", [])):
             return 403, "Sec-Fetch-Site: requests of pages of other servers are refused"
         if scope["method"] == "POST":
             kind = [value.partition(";")[0].strip() for value in found.get("content-type", [])]

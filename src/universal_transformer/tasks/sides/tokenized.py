@@ -130,6 +130,12 @@ class Text(Tokenized):
     def names(self, positions: Sequence[int]) -> list[str]:
         return [self.tokenizer.label(self._token(index)) for index in positions]
 
+    def input_text(self, source: Sequence[int]) -> str:
+        """One text, or two with a tab between them."""
+        ends = [place for place, index in enumerate(source) if index == self._end_id]
+        parts = zip([0, *(place + 1 for place in ends)], ends, strict=False)
+        return "\t".join(self.tokenizer.decode(list(map(self._token, source[first:end]))) for first, end in parts)
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.tokenizer.piece(self._token(index)) for index in ids]
 
