@@ -176,7 +176,10 @@ def test_other_forms_are_answered(pipeline, text):
         assert about["view"] == pipeline().codec.source.view
         assert about["obstacle"] == "no data"
         trace = ask(server, text=text).json["trace"]
-        assert events(ask(server, "/api/stream", text=text))[-1]["trace"] == trace
+        *tokens, last = events(ask(server, "/api/stream", text=text))
+        assert last["trace"] == trace
+        decodes = pipeline().model.config.decodes
+        assert [each["token"] for each in tokens] == [text for text, _ in trace["output"]] * decodes
         assert ask(server, "/api/test").status == 404
 
 

@@ -16,9 +16,12 @@ from universal_transformer.cli import main
 from universal_transformer.data.example import Example
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS
 from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, Sound, encode_wav, log_mel
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.metrics.frames import FrameBaseline
+from universal_transformer.evaluation.pipeline import load
+from universal_transformer.explore.input_trace import trace_input
 from universal_transformer.models.components import DepthConfig
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.nn.step_config import Sizes
@@ -164,6 +167,17 @@ def test_a_run_says_what_it_is_asked_for_is_evaluated_and_plotted(run, capsys):
     assert main(["plot", "run"]) == 0
     assert (run / "run" / "plots" / "frames_1.svg").is_file()
     assert "<h2>Frames</h2>" in (run / "run" / "report.html").read_text()
+
+
+def test_a_trace_has_the_positions_that_were_written(run):
+    pipeline = load("run")
+    options = DecodingOptions(max_new_tokens=24)
+    trace = trace_input(pipeline.model, pipeline.codec, pipeline.example("theo seven", 1), options=options)
+    words, frames = trace.sides
+    assert words.tokens == ("theo", "seven", "<end>")
+    assert list(frames.steps) == [token.steps for token in pipeline("theo seven", options=options).output]
+    assert len(frames.tokens) == len(trace.places) == frames.self_attention.shape[2] == frames.cross_attention.shape[2]
+    assert trace.after_steps == []
 
 
 PROJECT = Path(__file__).parents[2]

@@ -15,9 +15,15 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import ABSENT, PADDING, PRESENT, Example, ids_of, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
-from universal_transformer.decoding.generation import evaluating, next_log_probabilities, prepared
+from universal_transformer.decoding.generation import (
+    evaluating,
+    next_log_probabilities,
+    prepared,
+    start_generation,
+)
 from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.decoding.sampling import Continuation, extend
 from universal_transformer.evaluation.tensors import Called, check_batches, device_of
 from universal_transformer.models.model import Model
 from universal_transformer.nn.context import Kept
@@ -103,8 +109,13 @@ class Answers(ABC):
         """Return the answers to examples of these numbers."""
 
     @abstractmethod
-    def watched(self, example: Example) -> Watched:
-        """Return the answer to an example, with the call that gives it."""
+    def watched(self, example: Example, made: Generated | None = None) -> Watched:
+        """Return the answer to an example, with the call that gives it. `made`: what was written for it already."""
+
+    def writing(self, example: Example) -> Iterator[Generated]:
+        """Yield what is written of the greedy or sampled answer after each token; nothing where it is made at once."""
+        del example
+        return iter(())
 
     def after_steps(self, called: Called) -> list[list[OneAnswer]]:
         """Return the best answer of the states after each step of a call for one example: one, or one a position."""
@@ -175,7 +186,8 @@ class ClassAnswers(Answers):
         del numbers
         return self.of_call(Called.with_examples(self.model, examples, self.options), examples)
 
-    def watched(self, example: Example) -> Watched:
+    def watched(self, example: Example, made: Generated | None = None) -> Watched:
+        del made
         called = Called.with_examples(self.model, [example], self.options, keep=EVERYTHING)
         return Watched(self.of_call(called, [example])[0], called, self.places(example))
 
@@ -273,13 +285,18 @@ class TokenAnswers(Answers):
     architecture, writes = "encoder_decoder", "tokens"
 
     def answers(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
-        source, names = self.sources(examples, numbers), dict[int, str]()
+        source = self.sources(examples, numbers)
         if self.options.num_beams > 1:
             results = min(self.num_choices, self.options.num_beams)
             found = beam_search(self.model, source, self.options, num_results=results)
         else:
             found = [[row] for row in generate(self.model, source, self.options, indices=numbers)]
         self.complete(found, source, numbers)
+        return self.predictions(examples, found)
+
+    def predictions(self, examples: Sequence[Example], found: list[list[Generated]]) -> list[Prediction]:
+        """Return the answers that were found for examples, the best first."""
+        names = dict[int, str]()
         return [
             Prediction(
                 text=self.codec.render(best[0].tokens),
@@ -297,12 +314,23 @@ class TokenAnswers(Answers):
     def complete(self, found: list[list[Generated]], source: Source, numbers: Sequence[int]) -> None:
         """Continue what is found for a source and is no whole answer yet."""
 
-    def watched(self, example: Example) -> Watched:
-        (found,) = self.answers([example], [0])
+    def watched(self, example: Example, made: Generated | None = None) -> Watched:
+        (found,) = self.answers([example], [0]) if made is None else self.predictions([example], [[made]])
         first = len(self.prompt(example))
         call = dataclasses.replace(example, target=self.whole(example, found))
         called = Called.with_examples(self.model, [call], self.options, keep=EVERYTHING)
         return Watched(found, called, range(first, first + len(found.output)))
+
+    def writing(self, example: Example) -> Iterator[Generated]:
+        batch = start_generation(self.model, self.sources([example], [0]), self.options)
+        result, end_id = Generated(source_steps=batch.source_steps[0]), self.model.config.vocabulary.end_id
+        row = Continuation(batch.limits[0], end_id, self.options.sampling, 0, result)
+        chosen = extend([row], batch.log_probabilities, batch.steps)
+        yield result
+        while not row.done:
+            batch.advance(chosen)
+            chosen = extend([row], batch.log_probabilities, batch.steps)
+            yield result
 
     def prompt(self, example: Example) -> tuple[int, ...]:
         """Return the tokens that an answer goes on from."""
@@ -396,6 +424,10 @@ class FrameAnswers(TokenAnswers):
     def whole(self, example: Example, found: Prediction) -> Any:
         del example
         return found.written
+
+    def writing(self, example: Example) -> Iterator[Generated]:
+        del example
+        return iter(())
 
     def after_steps(self, called: Called) -> list[list[OneAnswer]]:
         del called

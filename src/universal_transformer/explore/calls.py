@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-from universal_transformer.data.example import Example, ids_of, spread
+from universal_transformer.data.example import Example, spread
 from universal_transformer.data.tokenizer import END, SPECIAL
-from universal_transformer.decoding.continuous import ContinuousBatch, Request
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import batches
 from universal_transformer.evaluation.metrics import Inference, metric_of
 from universal_transformer.evaluation.pipeline import Pipeline
+from universal_transformer.evaluation.prediction import answers_of
 from universal_transformer.evaluation.scores import ScoreSums
 from universal_transformer.explore.input_trace import trace_input
+from universal_transformer.models.call import Generated
 from universal_transformer.serve.engine import WholeCall
 from universal_transformer.tasks.task import Task
 
@@ -31,10 +31,20 @@ class TraceCall(WholeCall):
     name: str
     right: str | None
 
+    made: Generated | None = None
+    """What the model wrote for it already."""
+
     def begin(self, pipeline: Pipeline, *, batch_tokens: int) -> Iterator[dict[str, Any]]:
         del batch_tokens
-        model, codec = pipeline.model, pipeline.codec
-        yield trace_input(model, codec, self.example, options=self.options, name=self.name, right=self.right).to_dict()
+        yield trace_input(
+            pipeline.model,
+            pipeline.codec,
+            self.example,
+            options=self.options,
+            name=self.name,
+            right=self.right,
+            made=self.made,
+        ).to_dict()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -44,31 +54,14 @@ class StreamCall(TraceCall):
     events: asyncio.Queue[dict[str, Any] | None]
 
     def begin(self, pipeline: Pipeline, *, batch_tokens: int) -> Iterator[dict[str, Any]]:
-        loop = self.answers.get_loop()
-        for token in self.tokens(pipeline):
+        loop, codec = self.answers.get_loop(), pipeline.codec
+        for result in answers_of(pipeline.model, codec, self.options).writing(self.example):
+            self.made = result
+            text = SPECIAL[END] if result.finished else codec.render(result.tokens[-1:])
+            token = {"token": text, "steps": result.token_steps[-1], "probability": exp(result.token_scores[-1])}
             loop.call_soon_threadsafe(self.events.put_nowait, token)
             yield token
         yield from super().begin(pipeline, batch_tokens=batch_tokens)
-
-    def tokens(self, pipeline: Pipeline) -> Iterator[dict[str, Any]]:
-        """Yield each token with its steps and its probability; none where rows cannot be at different steps."""
-        model, example = pipeline.model, self.example
-        ids = ids_of(example.source if model.config.reads else example.target)
-        most = self.options.max_new_tokens or model.config.generation.limit(len(ids))
-        try:
-            batch = ContinuousBatch(model, slots=1, capacity=len(ids) + most + 1, options=self.options)
-            (job,) = batch.prepare([Request(0, ids, self.options)])
-        except UserError:
-            return
-        made, result = 0, job.sequence.result
-        while made < len(result.token_steps) or not job.over:
-            for place in range(made, len(result.token_steps)):
-                text = pipeline.codec.render([result.tokens[place]]) if place < len(result.tokens) else SPECIAL[END]
-                probability = round(exp(result.token_scores[place]), 4)
-                yield {"token": text, "steps": result.token_steps[place], "probability": probability}
-            made = len(result.token_steps)
-            if not job.over:
-                batch.step()
 
 
 @dataclass(eq=False, kw_only=True)

@@ -21,6 +21,7 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import OneAnswer, answers_of
+from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
@@ -146,9 +147,10 @@ def trace_input(
     options: DecodingOptions = DEFAULTS,
     name: str = "",
     right: str | None = None,
+    made: Generated | None = None,
 ) -> InputTrace:
     """Run `model`, called `name` in the trace, on an example without an answer, as `Codec.read` gives it, at the depth
-    of `options`.
+    of `options`. `right`: the right answer; `made`: what the model wrote for it already.
 
     UserError for a model without depth, and for options that do not fit it.
     """
@@ -157,7 +159,7 @@ def trace_input(
         raise UserError(f"a model of kind {config.kind} has no depth: there are no steps to show")
     asked = answers_of(model, codec, options)
     with evaluating(model):
-        found, called, places = asked.watched(example)
+        found, called, places = asked.watched(example, made)
         after = asked.after_steps(called)
     encoder, decoder = called.output.encoder, called.output.decoder
     pack = _Packer(most=MOST_WEIGHTS // (1 if encoder is None or decoder is None else 3))

@@ -160,7 +160,7 @@ async function streamed(body, signal, model) {
     for (const event of events.map((text) => JSON.parse(text.slice(6)))) {
       if (event.error) throw new Error(event.error.message);
       if (event.trace) return event;
-      if (!model) $("made").append(make("span", { title: `p = ${event.probability}` }, event.token || "␣", make("sub", { textContent: event.steps })));
+      if (!model) $("made").append(make("span", { title: `p = ${d3.format(".3f")(event.probability)}` }, event.token || "␣", make("sub", { textContent: event.steps })));
     }
   }
 }
@@ -202,7 +202,7 @@ async function runTest() {
     const body = { ...depth(), limit: Number($("limit").value) };
     const { rows } = await (await post("/api/test", body)).json();
     const seconds = (performance.now() - begun) / 1000;
-    $("test-status").textContent = `${rows.length} examples in ${seconds.toFixed(1)} s; mean error ${d3.format(".2f")(100 * d3.mean(rows, (d) => d.error))} %, mean steps ${d3.format(".2f")(d3.mean(rows, (d) => d.steps))}`;
+    $("test-status").textContent = `${about.name}: ${rows.length} examples in ${seconds.toFixed(1)} s; mean error ${d3.format(".2f")(100 * d3.mean(rows, (d) => d.error))} %, mean steps ${d3.format(".2f")(d3.mean(rows, (d) => d.steps))}`;
     drawTest(rows);
   } catch (error) {
     $("test-status").textContent = "";
