@@ -2,8 +2,10 @@
 import { draw, download, saving } from "/draw.js";
 
 const $ = (id) => document.getElementById(id);
-const STATE = ["text", "set", "number", "steps", "rule", "threshold", "most", "view", "step", "head", "block", "matrix"];
-const RULES = { state_change: "when its state changes by less than", output_change: "when its prediction changes by less than",
+const STATE = ["text", "set", "number", "steps", "rule", "threshold", "most", "view", "step", "head", "block",
+  "matrix"];
+const RULES = { state_change: "when its state changes by less than",
+  output_change: "when its prediction changes by less than",
   confidence: "when the model is surer than", halting_threshold: "when its halting probabilities sum to" };
 const state = {};
 let models, about, most_new, traces = [], asking, timer;
@@ -15,12 +17,13 @@ function make(tag, given = {}, ...children) {
 }
 
 async function post(path, body, signal) {
-  const reply = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  const reply = await fetch(path, { method: "POST", headers: { "content-type": "application/json" },
+    body: JSON.stringify(body), signal });
   if (reply.ok) return reply;
   throw new Error((await reply.json()).error.message);
 }
 
-/* State -------------------------------------------------------------------------------------------------------------- */
+/* State ------------------------------------------------------------------------------------------------------ */
 
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -47,16 +50,18 @@ function input() {
   return state.set !== undefined ? { set: state.set, number: Number(state.number ?? 0) } : { text: state.text ?? "" };
 }
 
-/* Controls ----------------------------------------------------------------------------------------------------------- */
+/* Controls --------------------------------------------------------------------------------------------------- */
 
 function controls() {
   $("title").textContent = models.map((each) => each.name).join(" and ") + ": step by step";
   document.title = $("title").textContent;
   const facts = about.view.form === "facts";
-  $("text-label").textContent = facts ? "Story: one fact a line, oldest first; the question last" : about.view.form === "board" ? "Board: digits row after row, . for a blank cell" : "Input";
+  $("text-label").textContent = facts ? "Story: one fact a line, oldest first; the question last"
+    : about.view.form === "board" ? "Board: digits row after row, . for a blank cell" : "Input";
   $("text").disabled = about.reads_files;
   $("max-steps").max = about.most_steps;
-  const choices = [...(about.calibration ? [["calibrated", "as calibrated"]] : []), ["trained", about.halts ? "as trained" : "after the last step"],
+  const choices = [...(about.calibration ? [["calibrated", "as calibrated"]] : []),
+    ["trained", about.halts ? "as trained" : "after the last step"],
     ...Object.keys(RULES).filter((rule) => about.rules[rule]).map((rule) => [rule, RULES[rule]])];
   $("rule").replaceChildren(...choices.map(([value, text]) => make("option", { value, textContent: text })));
   $("most-label").hidden = !about.writes;
@@ -72,11 +77,13 @@ function board() {
   holder.hidden = false;
   holder.style.gridTemplateColumns = `repeat(${side}, 36px)`;
   const cells = d3.range(side * side).map((i) => {
-    const cell = make("input", { inputMode: "numeric", maxLength: 1, autocomplete: "off" }), [row, column] = [Math.floor(i / side), i % side];
+    const cell = make("input", { inputMode: "numeric", maxLength: 1, autocomplete: "off" }),
+      [row, column] = [Math.floor(i / side), i % side];
     cell.setAttribute("aria-label", `row ${row + 1}, column ${column + 1}`);
     if ((column + 1) % box_columns === 0 && column + 1 < side) cell.className = "right";
     if ((row + 1) % box_rows === 0 && row + 1 < side) cell.className += " below";
-    cell.oninput = () => { $("text").value = cells.map((each) => (/^[1-9]$/.test(each.value) ? each.value : ".")).join(""); typed(); };
+    cell.oninput = () =>
+      { $("text").value = cells.map((each) => (/^[1-9]$/.test(each.value) ? each.value : ".")).join(""); typed(); };
     cell.onfocus = () => cell.select();
     cell.onkeydown = (event) => {
       const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -side, ArrowDown: side }[event.key];
@@ -89,10 +96,12 @@ function board() {
 
 function show() {
   if (document.activeElement !== $("text")) $("text").value = state.text ?? $("text").value;
-  [...$("board").children].forEach((cell, i) => { const digit = $("text").value.trim()[i]; if (document.activeElement !== cell) cell.value = /[1-9]/.test(digit) ? digit : ""; });
+  [...$("board").children].forEach((cell, i) => { const digit = $("text").value.trim()[i];
+    if (document.activeElement !== cell) cell.value = /[1-9]/.test(digit) ? digit : ""; });
   $("text").rows = Math.max(2, Math.min(14, $("text").value.split("\n").length));
   $("max-steps").value = state.steps ?? about.max_steps;
-  $("max-steps-shown").textContent = $("max-steps").value + (Number($("max-steps").value) === about.max_steps ? " (as trained)" : "");
+  $("max-steps-shown").textContent = $("max-steps").value + (Number($("max-steps").value) === about.max_steps
+    ? " (as trained)" : "");
   $("rule").value = state.rule ?? "trained";
   const values = about.rules[state.rule];
   $("threshold-label").hidden = !values;
@@ -113,7 +122,7 @@ const later = (wait = 200) => { clearTimeout(timer); timer = setTimeout(ask, wai
 function typed() { state.text = $("text").value; delete state.set; delete state.number; writeState(); show(); later(); }
 function set(name, value) { state[name] = value; writeState(); show(); later(60); }
 
-/* Answers ------------------------------------------------------------------------------------------------------------ */
+/* Answers ---------------------------------------------------------------------------------------------------- */
 
 async function ask() {
   clearTimeout(timer);
@@ -124,7 +133,8 @@ async function ask() {
   try {
     const first = await answerOf({ ...input(), ...depth() }, 0, mine.signal);
     const found = [first.trace];
-    if (models.length > 1) found.push(alike((await answerOf({ text: first.text, model: 1, ...sharedDepth() }, 1, mine.signal)).trace, first.trace));
+    if (models.length > 1) found.push(alike((await answerOf({ text: first.text, model: 1, ...sharedDepth() }, 1,
+      mine.signal)).trace, first.trace));
     if (mine !== asking) return;
     traces = found;
     if (state.set !== undefined || state.text === undefined) $("text").value = first.text;
@@ -138,7 +148,8 @@ async function ask() {
     $("error").textContent = error.message;
   }
 }
-const answerOf = async (body, model, signal) => (models[model].writes ? streamed(body, signal, model) : (await post("/api/trace", body, signal)).json());
+const answerOf = async (body, model, signal) => (models[model].writes ? streamed(body, signal, model)
+  : (await post("/api/trace", body, signal)).json());
 function alike(trace, first) {  // both read the same text, so that what is known of it holds for both
   trace.right = first.right;
   if (trace.sides[0].tokens.length === first.sides[0].tokens.length) trace.sides[0].supports = first.sides[0].supports;
@@ -146,7 +157,8 @@ function alike(trace, first) {  // both read the same text, so that what is know
 }
 function sharedDepth() {  // the second model has the same cap where that is one that it can make
   const steps = Number(state.steps);
-  return state.steps !== undefined && steps <= models[1].most_steps && steps !== models[1].max_steps ? { max_steps: steps } : {};
+  return state.steps !== undefined && steps <= models[1].most_steps && steps !== models[1].max_steps
+    ? { max_steps: steps } : {};
 }
 
 async function streamed(body, signal, model) {
@@ -160,7 +172,8 @@ async function streamed(body, signal, model) {
     for (const event of events.map((text) => JSON.parse(text.slice(6)))) {
       if (event.error) throw new Error(event.error.message);
       if (event.trace) return event;
-      if (!model) $("made").append(make("span", { title: `p = ${d3.format(".3f")(event.probability)}` }, event.token || "␣", make("sub", { textContent: event.steps })));
+      if (!model) $("made").append(make("span", { title: `p = ${d3.format(".3f")(event.probability)}` },
+        event.token || "␣", make("sub", { textContent: event.steps })));
     }
   }
 }
@@ -170,12 +183,15 @@ function redraw() {
   holder.className = traces.length > 1 ? "two" : "";
   holder.replaceChildren(...traces.map((trace) => {
     const place = make("div");
-    for (const name of ["step", "head", "block", "matrix"]) if (state[name] !== undefined) place.dataset[name] = state[name];
+    for (const name of ["step", "head", "block",
+      "matrix"]) if (state[name] !== undefined) place.dataset[name] = state[name];
     place.addEventListener("choose", () => {
-      for (const name of ["step", "head", "block", "matrix"]) if (place.dataset[name]) state[name] = place.dataset[name];
+      for (const name of ["step", "head", "block",
+        "matrix"]) if (place.dataset[name]) state[name] = place.dataset[name];
       writeState();
     });
-    const part = traces.length > 1 ? make("section", {}, make("h2", { textContent: trace.model }), place) : make("section", {}, place);
+    const part = traces.length > 1 ? make("section", {}, make("h2", { textContent: trace.model }), place)
+      : make("section", {}, place);
     queueMicrotask(() => draw(place, trace));
     return part;
   }));
@@ -192,7 +208,7 @@ function open(name, number) {
   window.scrollTo(0, 0);
 }
 
-/* The whole test ----------------------------------------------------------------------------------------------------- */
+/* The whole test --------------------------------------------------------------------------------------------- */
 
 async function runTest() {
   $("test-error").textContent = "";
@@ -202,7 +218,10 @@ async function runTest() {
     const body = { ...depth(), limit: Number($("limit").value) };
     const { rows } = await (await post("/api/test", body)).json();
     const seconds = (performance.now() - begun) / 1000;
-    $("test-status").textContent = `${about.name}: ${rows.length} examples in ${seconds.toFixed(1)} s; mean error ${d3.format(".2f")(100 * d3.mean(rows, (d) => d.error))} %, mean steps ${d3.format(".2f")(d3.mean(rows, (d) => d.steps))}`;
+    const error = d3.format(".2f")(100 * d3.mean(rows, (d) => d.error));
+    const steps = d3.format(".2f")(d3.mean(rows, (d) => d.steps));
+    $("test-status").textContent =
+      `${rows.length} examples in ${seconds.toFixed(1)} s; mean error ${error} %, mean steps ${steps}`;
     drawTest(rows);
   } catch (error) {
     $("test-status").textContent = "";
@@ -211,30 +230,52 @@ async function runTest() {
 }
 
 function drawTest(rows) {
-  const groups = [...new Set(rows.map((d) => d.group || d.set))].sort(d3.ascending).sort((a, b) => (parseInt(a.replace(/\D+/g, "")) || 0) - (parseInt(b.replace(/\D+/g, "")) || 0));
-  const most = Math.max(1, d3.max(rows, (d) => d.most)), wide = most > 8 ? 1 : 0.5, bin = (d) => Math.round(d.steps / wide) * wide;
-  const count = d3.flatRollup(rows, (part) => part.length, (d) => d.group || d.set, bin).map(([group, steps, number]) => ({ group, steps, number, share: number / rows.filter((d) => (d.group || d.set) === group).length }));
-  const bins = d3.range(d3.min(rows, bin), d3.max(rows, bin) + wide / 2, wide), left = 16 + 7.4 * Math.max(...groups.map((g) => g.length)), style = { fontSize: 13, background: "none" };
-  const histogram = Plot.plot({ style, width: left + 40 + Math.max(220, 52 * bins.length), height: 64 + 26 * groups.length, marginLeft: left, marginBottom: 40, x: { domain: bins, type: "band", label: "mean steps of the positions of an example" }, y: { domain: groups, label: null, tickSize: 0 },
-    marks: [Plot.cell(count, { x: "steps", y: "group", fill: (d) => d3.interpolateCividis(d.share), tip: true, title: (d) => `${d.group}: ${d.number} examples of ${d.steps} steps (${d3.format(".0%")(d.share)} of the group)` }),
+  const groups = [...new Set(rows.map((d) => d.group || d.set))].sort(d3.ascending).sort((a, b) =>
+    (parseInt(a.replace(/\D+/g, "")) || 0) - (parseInt(b.replace(/\D+/g, "")) || 0));
+  const most = Math.max(1, d3.max(rows, (d) => d.most)), wide = most > 8 ? 1 : 0.5, bin = (d) =>
+    Math.round(d.steps / wide) * wide;
+  const count = d3.flatRollup(rows, (part) => part.length, (d) => d.group || d.set, bin).map(([group, steps, number]) =>
+    ({ group, steps, number, share: number / rows.filter((d) => (d.group || d.set) === group).length }));
+  const bins = d3.range(d3.min(rows, bin), d3.max(rows, bin) + wide / 2, wide),
+    left = 16 + 7.4 * Math.max(...groups.map((g) => g.length)), style = { fontSize: 13, background: "none" };
+  const histogram = Plot.plot({ style, width: left + 40 + Math.max(220, 52 * bins.length),
+    height: 64 + 26 * groups.length, marginLeft: left, marginBottom: 40, x: { domain: bins, type: "band",
+    label: "mean steps of the positions of an example" }, y: { domain: groups, label: null, tickSize: 0 },
+    marks: [Plot.cell(count, { x: "steps", y: "group", fill: (d) => d3.interpolateCividis(d.share), tip: true,
+      title: (d) =>
+      `${d.group}: ${d.number} examples of ${d.steps} steps (${d3.format(".0%")(d.share)} of the group)` }),
       Plot.text(count, { x: "steps", y: "group", text: "number", fill: (d) => (d.share > 0.55 ? "#111" : "#fff") })] });
-  const errors = d3.flatRollup(rows, (part) => ({ error: d3.mean(part, (d) => d.error), number: part.length }), bin).map(([steps, each]) => ({ steps, ...each })).sort((a, b) => a.steps - b.steps);
-  const curve = Plot.plot({ style, width: 460, height: 300, marginLeft: 56, marginBottom: 44, insetLeft: 18, insetRight: 18, grid: true, x: { label: "mean steps of the positions of an example" }, y: { label: "mean error", domain: [0, Math.max(0.05, d3.max(errors, (d) => d.error))], tickFormat: ".0%" },
-    marks: [Plot.lineY(errors, { x: "steps", y: "error", stroke: "#0072b2" }), Plot.dot(errors, { x: "steps", y: "error", r: "number", fill: "#0072b2", tip: true, title: (d) => `${d.steps} steps: error ${d3.format(".1%")(d.error)} of ${d.number} examples` })] });
+  const errors = d3.flatRollup(rows, (part) => ({ error: d3.mean(part, (d) => d.error), number: part.length }),
+    bin).map(([steps, each]) => ({ steps, ...each })).sort((a, b) => a.steps - b.steps);
+  const curve = Plot.plot({ style, width: 460, height: 300, marginLeft: 56, marginBottom: 44, insetLeft: 18,
+    insetRight: 18, grid: true, x: { label: "mean steps of the positions of an example" },
+    y: { label: "mean error", domain: [0, Math.max(0.05, d3.max(errors, (d) => d.error))], tickFormat: ".0%" },
+    marks: [Plot.lineY(errors, { x: "steps", y: "error", stroke: "#0072b2" }),
+      Plot.dot(errors, { x: "steps", y: "error", r: "number", fill: "#0072b2", tip: true, title: (d) =>
+      `${d.steps} steps: error ${d3.format(".1%")(d.error)} of ${d.number} examples` })] });
   const hardest = d3.sort(rows, (d) => -d.error, (d) => -d.steps).slice(0, 25);
-  const table = make("table", {}, make("tr", {}, ...["example", "group", "error", "mean steps", "most steps", ...(rows.some((d) => d.supports) ? ["supporting facts"] : [])].map((text) => make("th", { textContent: text }))),
-    ...hardest.map((d) => make("tr", {}, make("td", {}, make("button", { type: "button", textContent: `${d.set} ${d.number + 1}`, onclick: () => open(d.set, d.number) })),
-      ...[d.group || "all", d3.format(".0%")(d.error), d3.format(".2f")(d.steps), d.most, ...(rows.some((e) => e.supports) ? [d.supports] : [])].map((text) => make("td", { textContent: text })))));
-  const figure = (title, note, content) => { const holder = make("div", {}, content); return make("figure", {}, content === table ? "" : saving(holder, `${about.name} ${title}`, title), make("h3", { textContent: title }), holder, make("p", { className: "note", textContent: note })); };
-  $("test").replaceChildren(make("div", { className: "panels" }, figure("Steps by group", "Number: examples; colour: share of the group.", histogram), figure("Error against steps", "Error of an example: 0 right, 1 wrong; size: number of examples.", curve),
+  const table = make("table", {}, make("tr", {}, ...["example", "group", "error", "mean steps", "most steps",
+    ...(rows.some((d) => d.supports) ? ["supporting facts"] : [])].map((text) => make("th", { textContent: text }))),
+    ...hardest.map((d) =>
+      make("tr", {}, make("td", {}, make("button", { type: "button", textContent: `${d.set} ${d.number + 1}`,
+      onclick: () => open(d.set, d.number) })),
+      ...[d.group || "all", d3.format(".0%")(d.error), d3.format(".2f")(d.steps), d.most,
+        ...(rows.some((e) => e.supports) ? [d.supports] : [])].map((text) => make("td", { textContent: text })))));
+  const figure = (title, note, content) => { const holder = make("div", {}, content);
+    return make("figure", {}, content === table ? "" : saving(holder, `${about.name} ${title}`, title),
+    make("h3", { textContent: title }), holder, make("p", { className: "note", textContent: note })); };
+  $("test").replaceChildren(make("div", { className: "panels" },
+    figure("Steps by group", "Number: examples; colour: share of the group.", histogram), figure("Error against steps",
+    "Error of an example: 0 right, 1 wrong; size: number of examples.", curve),
     figure("Hardest examples", "A click opens one.", table)));
 }
 
-/* Start -------------------------------------------------------------------------------------------------------------- */
+/* Start ------------------------------------------------------------------------------------------------------ */
 
 async function save() {
   const { page, place } = await (await fetch("/api/saved")).json(), [before, after] = page.split(place);
-  download(`${models.map((each) => each.name).join("_")}.html`, before + JSON.stringify(traces).replaceAll("<", "\\u003c") + after, "text/html");
+  download(`${models.map((each) => each.name).join("_")}.html`, before + JSON.stringify(traces).replaceAll("<",
+    "\\u003c") + after, "text/html");
 }
 
 async function start() {
@@ -246,18 +287,22 @@ async function start() {
   controls();
   if (state.text === undefined && state.set === undefined && about.first) [state.set, state.number] = about.first;
   $("text").oninput = typed;
-  $("max-steps").oninput = () => { if (state.rule === "calibrated") state.rule = "trained"; set("steps", $("max-steps").value); };
+  $("max-steps").oninput = () => { if (state.rule === "calibrated") state.rule = "trained";
+    set("steps", $("max-steps").value); };
   $("rule").onchange = () => { state.threshold = 0; set("rule", $("rule").value); };
   $("threshold").oninput = () => set("threshold", $("threshold").value);
   $("most").oninput = () => set("most", $("most").value);
   $("form").onsubmit = (event) => { event.preventDefault(); ask(); };
   $("example").onclick = nextExample;
   $("tab-input").onclick = () => { state.view = "input"; writeState(); show(); };
-  $("tab-test").onclick = () => { state.view = "test"; writeState(); show(); if (!$("test").children.length) runTest(); };
+  $("tab-test").onclick = () => { state.view = "test"; writeState(); show(); if (!$("test").children.length) runTest();
+    };
   $("run-test").onclick = runTest;
-  $("save-json").onclick = () => download(`${models[0].name}.json`, JSON.stringify(traces.length > 1 ? traces : traces[0]), "application/json");
+  $("save-json").onclick = () => download(`${models[0].name}.json`, JSON.stringify(traces.length > 1 ? traces
+    : traces[0]), "application/json");
   $("save-html").onclick = save;
-  $("link").onclick = async () => { await navigator.clipboard.writeText(location.href).catch(() => {}); $("status").textContent = "the address of this page has the state"; };
+  $("link").onclick = async () => { await navigator.clipboard.writeText(location.href).catch(() => {});
+    $("status").textContent = "the address of this page has the state"; };
   window.onhashchange = () => { readState(); show(); ask(); };
   show();
   if (state.text !== undefined || state.set !== undefined) ask();
