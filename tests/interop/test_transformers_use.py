@@ -227,6 +227,17 @@ def test_a_language_model_writes_in_a_pipeline_what_it_writes_here(text_run):
     assert found["generated_text"] == tokenizer.decode(expected.tokens)
 
 
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}, {"do_sample": True}])
+@pytest.mark.parametrize("kind", ["pair", "language model"])
+def test_a_tokenizer_for_strings_to_stop_at_is_no_input(kind, search):
+    """`transformers serve` always gives one."""
+    model, ids, found = to_transformers(small(halting=True, **KINDS[kind])), torch.randint(3, 9, (2, 5)), []
+    for given in ({}, {"tokenizer": fast_tokenizer(Tokenizer.of_characters("abc"), "$A", padding_side="left")}):
+        torch.manual_seed(1)
+        found.append(model.generate(ids, max_new_tokens=6, **given, **search))
+    assert torch.equal(*found)
+
+
 def test_prompts_of_several_lengths_are_padded_on_the_left(text_run):
     folder = text_run / "export" / "transformers"
     write = transformers.pipeline("text-generation", str(folder), batch_size=2)

@@ -100,6 +100,13 @@ class Writer(ModelForTask, GenerationMixin):
     def add_head(self, ours: ModelConfig) -> None:
         self.lm_head = nn.Linear(ours.sizes.width, ours.vocabulary.written, bias=ours.outputs.output_bias)
 
+    def prepare_inputs_for_generation(
+        self, *inputs: Any, tokenizer: object = None, assistant_tokenizer: object = None, **kwargs: Any
+    ) -> Any:
+        """Without the tokenizers that strings to stop at are found with: `generate` hands them on to each call."""
+        del tokenizer, assistant_tokenizer
+        return super().prepare_inputs_for_generation(*inputs, **kwargs)
+
     def _prepare_cache_for_generation(
         self,
         generation_config: Any,
