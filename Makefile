@@ -59,7 +59,7 @@ test-browser: $(VENV)/.installed-dev
 	@command -v npm > /dev/null || { echo 'test-browser: npm is missing (Node 20 or newer)' >&2; exit 1; }
 	@test -x '$(CHROMIUM)' || { echo 'test-browser: Chromium is missing: apt-get install chromium, or CHROMIUM=FILE' >&2; exit 1; }
 	$(MAKE) --no-print-directory -j 2 $(PAGES)
-	CHROMIUM=$(CHROMIUM) UT_PYTHON=$(BIN)/python node --test --test-concurrency=1 --test-reporter=spec $(BROWSER)/*.test.mjs
+	CHROMIUM=$(CHROMIUM) UT_PYTHON=$(BIN)/python node --test --test-concurrency=2 --test-reporter=spec $(BROWSER)/*.test.mjs
 
 $(PAGES): build/web/%: $(VENV)/.installed-dev $(BROWSER)/node_modules/.package-lock.json
 	rm -rf $@

@@ -10,6 +10,7 @@ import { chromium } from "playwright-core";
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 export const PYTHON = process.env.UT_PYTHON ?? "python3", WEB = process.env.UT_WEB ?? "build/web";
+const servers = [];
 export const folder = mkdtempSync(join(tmpdir(), "browser-"));
 
 export const open = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
@@ -17,9 +18,16 @@ export const open = () => chromium.launch({ executablePath: process.env.CHROMIUM
 /* What a Python program prints as JSON. */
 export const python = (args, input = "") => JSON.parse(execFileSync(PYTHON, args, { input, maxBuffer: 2 ** 28 }));
 
-/* Start a server; its address is where `found` finds a port in what it prints. */
+/* End what was started. */
+export async function close(browser) {
+  for (const server of servers) server.kill();
+  await browser?.close();
+}
+
+/* Start a server; its address, with the port that `found` finds in what it prints. */
 export async function serve(args, found) {
   const server = spawn(PYTHON, ["-u", ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  servers.push(server);
   const port = await new Promise((resolve, reject) => {
     let text = "";
     const read = (part) => { text += part; const match = found.exec(text); if (match) resolve(match[1]); };
@@ -27,7 +35,7 @@ export async function serve(args, found) {
     server.stderr.on("data", read);
     server.on("exit", () => reject(new Error(`${args.join(" ")} ended: ${text}`)));
   });
-  return { address: `http://127.0.0.1:${port}/`, stop: () => server.kill() };
+  return `http://127.0.0.1:${port}/`;
 }
 
 /* Run `use(page)`. No error may appear in the console, and no request may leave the machine. */

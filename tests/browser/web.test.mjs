@@ -3,16 +3,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { WEB, assertTraces, open, python, save, serve, slide, visit } from "./browser.mjs";
+import { WEB, assertTraces, close, open, python, save, serve, slide, visit } from "./browser.mjs";
 
-let browser, server;
+let browser, address;
 before(async () => {
   browser = await open();
-  server = await serve(["-m", "http.server", "--bind", "127.0.0.1", "--directory", WEB, "0"], /port (\d+)/);
+  address = await serve(["-m", "http.server", "--bind", "127.0.0.1", "--directory", WEB, "0"], /port (\d+)/);
 });
-after(async () => { await browser?.close(); server?.stop(); });
+after(() => close(browser));
 
-const at = (name, hash = "") => `${server.address}${name}/${hash}`;
+const at = (name, hash = "") => `${address}${name}/${hash}`;
 const ready = (page) => page.waitForSelector("body[data-ready]", { timeout: 60000 });
 const examples = (name) => JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).examples;
 const traced = async (page) => JSON.parse(readFileSync(await save(page, () => page.click("#save"))));
@@ -78,9 +78,9 @@ test("the slider, the mark and the address show a step, by keyboard alone", () =
   await page.mouse.move(box.x + box.width * 0.7, box.y + 30);
   assert.match(await page.textContent("#drawn .said"), /looks at “.+”: weight \d\.\d{3}/);
   await slide(slider, 3);
-  const address = page.url();
+  const link = page.url();
   await page.goto("about:blank");
-  await page.goto(address);
+  await page.goto(link);
   await ready(page);
   assert.equal(await shown(), "3 of 4");
 }));
@@ -96,7 +96,7 @@ test("a mistake is named and the last answer stays", () => visit(browser, at("de
 }));
 
 test("a board has the answer of ut predict and the trace of the package", async (t) => {
-  const texts = [...examples("sudoku").map(({ text }) => text), ".".repeat(36)];
+  const texts = [...examples("sudoku").slice(0, 2).map(({ text }) => text), ".".repeat(36)];
   const { traces, answers } = python(["tests/browser/traces.py", "sudoku"], JSON.stringify(texts));
   await visit(browser, at("sudoku"), async (page) => {
     await ready(page);
