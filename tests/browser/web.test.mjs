@@ -96,7 +96,7 @@ test("a mistake is named and the last answer stays", () => visit(browser, at("de
 }));
 
 test("a board has the answer of ut predict and the trace of the package", async (t) => {
-  const texts = [...examples("sudoku").slice(0, 2).map(({ text }) => text), ".".repeat(36)];
+  const known = examples("sudoku").slice(0, 2), texts = [...known.map(({ text }) => text), ".".repeat(36)];
   const { traces, answers } = python(["tests/browser/traces.py", "sudoku"], JSON.stringify(texts));
   await visit(browser, at("sudoku"), async (page) => {
     await ready(page);
@@ -106,7 +106,7 @@ test("a board has the answer of ut predict and the trace of the package", async 
       const found = await traced(page);
       assert.equal(found.answer, answers[i]);
       assertTraces(found, { ...traces[i], right: found.right });
-      assert.equal(found.right, examples("sudoku")[i]?.right ?? null);
+      assert.equal(found.right, known[i]?.right ?? null);
     }
     t.diagnostic(await page.textContent("#time"));
     const board = () => page.locator("#drawn figure").first().locator("svg").last().textContent(), last = await board();
