@@ -2,9 +2,13 @@
 
 import json
 import random
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+import webbrowser
 from collections import Counter
 from contextlib import contextmanager
 
@@ -15,6 +19,7 @@ pytest.importorskip("starlette")
 from small_explored import BOARD, STORY, boards, of_rows, stories
 from small_server import Address, digits, read_all, running, writer
 from small_task_models import model_for
+from universal_transformer.cli import explore as cli_explore
 from universal_transformer.cli import main
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
@@ -385,3 +390,26 @@ def test_the_command_refuses_what_it_cannot_show(tmp_path, capsys):
         port = taken.getsockname()[1]
         assert main(["explore", "reverse", "--no-browser", "--port", str(port)]) == 2
     assert f"--port {port}: Address already in use" in capsys.readouterr().err
+
+
+def test_the_command_opens_the_page_in_the_browser(monkeypatch, capsys):
+    opened = threading.Event()
+    addresses = []
+    monkeypatch.setattr(cli_explore, "run_server", lambda *_, **__: opened.wait(30))
+    monkeypatch.setattr(webbrowser, "open", lambda address: (addresses.append(address), opened.set()))
+    assert main(["explore", "reverse", "--compare", "copy", "--port", "0"]) == 0
+    assert addresses[0] in capsys.readouterr().out
+    assert addresses[0].startswith("http://127.0.0.1:")
+
+
+def test_a_signal_ends_the_command():
+    command = [sys.executable, "-m", "universal_transformer", "explore", "reverse", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline().split("http://127.0.0.1:")[1].split("/")[0])
+        answer = Address(port, None).ask("POST", "/api/stream", {"text": "31415"})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    *tokens, last = events(answer)
+    assert [each["token"] for each in tokens] == [*"51413", "<end>"]
+    assert last["trace"]["answer"] == "51413"
