@@ -37,6 +37,7 @@ def test_only_footnotes_of_results_are_changed(tmp_path):
 def test_every_page_of_the_site_is_there(tmp_path):
     gather_site.gather(tmp_path)
     gather_site.write_packages(tmp_path)
+    gather_site.add_models(tmp_path, [])
     assert all((tmp_path / page).is_file() for page in pages_of(CONFIG["nav"]))
     documented = {page.name for page in (ROOT / "docs").glob("*.md")}
     assert documented <= {Path(page).name for page in pages_of(CONFIG["nav"])}
@@ -52,3 +53,16 @@ def test_nothing_is_read_from_another_host():
         if "pymdownx.superfences" in extension
     ]
     assert fences == [{"custom_fences": []}]  # one for mermaid would load its script
+
+
+def test_pages_of_models_are_linked_where_they_are_there(tmp_path):
+    made, missing, site = tmp_path / "web" / "demo", tmp_path / "web" / "sudoku", tmp_path / "site"
+    for folder in (made, site):
+        folder.mkdir(parents=True)
+    (made / "index.html").write_text("<!doctype html>", encoding="utf-8")
+    gather_site.add_models(site, [made, missing])
+    links = gather_site.LINK.findall((site / "models.md").read_text(encoding="utf-8"))
+    assert links == ["web/demo/index.html"]
+    assert (site / links[0]).is_file()
+    gather_site.add_models(site, [])
+    assert not gather_site.LINK.findall((site / "models.md").read_text(encoding="utf-8"))
