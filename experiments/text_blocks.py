@@ -2,7 +2,7 @@
 
     python experiments/text_blocks.py FOLDER TEXT
 
-Trains `text` on the file TEXT in FOLDER: two seeds of each of six models. Adds lines to
+Trains `text` on the file TEXT in FOLDER: two seeds of each of seven models. Adds lines to
 results/studies/text_blocks.jsonl, and makes results/studies/text_blocks.md. Seconds are of processor time.
 """
 
@@ -28,12 +28,13 @@ SWIGLU: Changes = {"model.transition.kind": "swiglu", "model.sizes.filter_width"
 ROTARY: Changes = {"model.coordinates.position": "rotary"}
 GROUPS: Changes = {"model.attention.key_value_heads": 2}
 MODELS: dict[str, Changes] = {
-    "LayerNorm, ReLU, sinusoids": {"model.step.norm": "pre", "model.coordinates.position": "sinusoidal"},
+    "LayerNorm, ReLU, sinusoids": {"model.coordinates.position": "sinusoidal"},
     "RMSNorm": RMS,
     "SwiGLU": SWIGLU,
     "RMSNorm, SwiGLU": RMS | SWIGLU,
     "RMSNorm, SwiGLU, rotary positions": RMS | SWIGLU | ROTARY,
     "RMSNorm, SwiGLU, rotary positions, 2 heads of keys": RMS | SWIGLU | ROTARY | GROUPS,
+    "rotary positions": ROTARY,
 }
 
 

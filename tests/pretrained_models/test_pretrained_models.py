@@ -12,11 +12,11 @@ from universal_transformer import UserError, load, load_pretrained
 from universal_transformer.cli import main
 from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE, find, is_pretrained, names
-from universal_transformer.pretrained_models.card import HEADER, read_card
+from universal_transformer.pretrained_models.card import HEADER, MOST_DIFFERENT, read_card
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.run_config import RunConfig
 
-LARGEST, ALL = 1_300_000, 6_000_000  # bytes of weights
+LARGEST, ALL = 2_000_000, 8_000_000  # bytes of weights
 ROOT = Path(__file__).parents[2]
 each = pytest.mark.parametrize("name", names())
 
@@ -71,10 +71,11 @@ def test_a_record_that_the_card_names_is_there_and_of_this_run(name):
         assert record["train"] == card.origin.command
         assert (record["seed"], record["ended"]["update"]) == (card.origin.seed, card.origin.updates)
         assert record["started"]["commit"] == card.origin.code[0].commit
-        errors = {row["group"]: row["metrics"] for row in record["report"]["rows"]}
+        errors = {row["group"] or row["set"]: row["metrics"] for row in record["report"]["rows"]}
         assert errors.keys() == card.figures.keys()
         for group, metrics in errors.items():
-            assert metrics == pytest.approx({metric: card.figures[group][metric] for metric in metrics}), group
+            expected = {metric: card.figures[group][metric] for metric in metrics}
+            assert metrics == pytest.approx(expected, rel=MOST_DIFFERENT), group  # weights of 16 bits
     for title in re.findall(r'notebook/paper_tables\.md, "(.+?)"', card.sequence):
         assert f"**{title}.**" in (ROOT / "notebook" / "paper_tables.md").read_text()
 
