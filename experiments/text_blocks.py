@@ -23,12 +23,18 @@ from universal_transformer.typed import replaced
 Changes = dict[str, object]
 
 UPDATES, SEEDS = 400, (0, 1)
+FIRST: Changes = {
+    "model.step.norm": "pre",
+    "model.transition.kind": "feed_forward",
+    "model.sizes.filter_width": 512,
+    "model.coordinates.position": "sinusoidal",
+}
 RMS: Changes = {"model.step.norm": "rms"}
 SWIGLU: Changes = {"model.transition.kind": "swiglu", "model.sizes.filter_width": 341}  # three matrices, not two
 ROTARY: Changes = {"model.coordinates.position": "rotary"}
 GROUPS: Changes = {"model.attention.key_value_heads": 2}
 MODELS: dict[str, Changes] = {
-    "LayerNorm, ReLU, sinusoids": {"model.coordinates.position": "sinusoidal"},
+    "LayerNorm, ReLU, sinusoids": {},
     "RMSNorm": RMS,
     "SwiGLU": SWIGLU,
     "RMSNorm, SwiGLU": RMS | SWIGLU,
@@ -59,7 +65,7 @@ def main() -> None:
     study = Study(__file__, key=("model", "seed"), page=page)
     for name, seed in study.missing((name, seed) for seed in SEEDS for name in MODELS):
         fields = {"data.train": str(text), "training.seed": seed, "training.max_updates": UPDATES}
-        config = replaced(RECIPES["text"](), MODELS[name] | fields | {"training.minutes": None})
+        config = replaced(RECIPES["text"](), FIRST | MODELS[name] | fields | {"training.minutes": None})
         start = time.process_time()
         run = folder / f"{list(MODELS).index(name)}-{seed}"
         result = trained(config, run, task=config.data.load())

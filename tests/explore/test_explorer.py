@@ -126,7 +126,7 @@ def test_the_whole_test_has_the_error_and_the_steps_of_the_report(server):
     report = evaluate(model, task, TESTS)
     rows = ask(server, "/api/test", limit=5000).json["rows"]
     assert sorted(row["number"] for row in rows) == list(range(len(task.test["test"])))
-    assert 100 * sum(row["error"] for row in rows) / len(rows) == pytest.approx(report.totals[0].metrics["error"])
+    assert 100 * sum(row["wrong"] for row in rows) / len(rows) == pytest.approx(report.totals[0].metrics["error"])
     assert all(row["group"] == task.test["test"][row["number"]].group for row in rows)
     positions = [len(task.test["test"][row["number"]].source) for row in rows]
     mean = sum(row["steps"] * count for row, count in zip(rows, positions, strict=True)) / sum(positions)
@@ -146,7 +146,7 @@ def test_a_language_model_begins_a_test_example_and_is_tested_on_whole_ones():
         rows = ask(server, "/api/test").json["rows"]
         report = evaluate(writer().model, task, TESTS)
         tokens = [len(example.target) for example in examples]
-        right = sum((1 - row["error"]) * tokens[row["number"]] for row in rows) / sum(tokens)
+        right = sum((1 - row["wrong"]) * tokens[row["number"]] for row in rows) / sum(tokens)
         assert right == pytest.approx(report.totals[0].metrics["accuracy"])
 
 

@@ -82,7 +82,7 @@ class TestCall(WholeCall):
                 found = metric.answers(inference, [chosen[index] for index in indices])
                 for index, sums in zip(indices, found, strict=True):
                     wrong = 1.0 - metric.example_score(sums)
-                    yield {"set": name, "number": numbers[index], "error": wrong} | _row(chosen[index], sums)
+                    yield {"set": name, "number": numbers[index], "wrong": wrong} | _row(chosen[index], sums)
 
 
 def _row(example: Example, sums: ScoreSums) -> dict[str, Any]:

@@ -48,7 +48,7 @@ LOOKED_AT = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Chosen):
+class AskedTrace(Chosen):
     """Of which input and at which depth a trace is asked for: a text, or a test example."""
 
     model: Annotated[int, Range(0, 1)] = 0
@@ -61,7 +61,7 @@ class Asked(Chosen):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedTest(Asked):
+class AskedTest(AskedTrace):
     """The same of a whole test: so many examples of each set."""
 
     limit: Annotated[int, Range(1, 5000)] = 300
@@ -84,7 +84,7 @@ class Explored:
     task: Task | None = None
     obstacle: str = ""
 
-    def options(self, asked: Asked, *, most: int | None) -> DecodingOptions:
+    def options(self, asked: AskedTrace, *, most: int | None) -> DecodingOptions:
         """The depth that is asked for, and at most so many new tokens; UserError where these do not fit the model."""
         own = self.engine.pipeline
         chosen = asked.exit is not None or asked.max_steps is not None or asked.halting_threshold is not None
@@ -93,7 +93,7 @@ class Explored:
         options.check(own.model)
         return options
 
-    def given(self, asked: Asked) -> Given:
+    def given(self, asked: AskedTrace) -> Given:
         """The input that is asked for. A test example is read as if its text were typed, where it is a text."""
         codec, pipeline = self.engine.pipeline.codec, self.engine.pipeline
         refuse(((asked.text is None) == (asked.set is None), "text, set: expected one of them"))
@@ -204,7 +204,7 @@ class Explorer:
         return JSONResponse({"rows": await answered(request, explored.engine, TestCall, **fields)})
 
     async def _asked(self, request: Request) -> tuple[Explored, Given, dict[str, Any]]:
-        asked: Asked = fields_of(decode_json(await request.body(), where="body"), Asked)
+        asked: AskedTrace = fields_of(decode_json(await request.body(), where="body"), AskedTrace)
         explored = self._model(asked)
         continues = explored.engine.pipeline.codec.target.continues
         options = explored.options(asked, most=asked.max_new_tokens or (CONTINUATION if continues else None))
@@ -215,7 +215,7 @@ class Explorer:
         fields = {"example": given.example, "options": options, "name": explored.name, "right": given.right}
         return explored, given, fields
 
-    def _model(self, asked: Asked) -> Explored:
+    def _model(self, asked: AskedTrace) -> Explored:
         refuse((asked.model >= len(self.models), "this page has one model"), at="model")
         return self.models[asked.model]
 

@@ -1,6 +1,7 @@
 """Your own files: pairs of texts, text, labelled texts, tagged sentences.
 
-The defaults were chosen by measurements: ``results/studies/own_file_defaults.md``, ``results/studies/public_data.md``.
+The defaults were chosen by measurements: ``results/studies/own_file_defaults.md``, ``results/studies/public_data.md``,
+``results/studies/text_blocks.md``.
 """
 
 from universal_transformer.recipes.start import named, start
@@ -8,6 +9,12 @@ from universal_transformer.tasks import LabelledData, PairsData, TaggedData, Tex
 from universal_transformer.training.run_config import RunConfig
 
 _SHORT = {"training.batch_tokens": 2048, "training.save_minutes": 5.0}
+_WRITER = {
+    "model.step.norm": "rms",
+    "model.transition.kind": "swiglu",
+    "model.sizes.filter_width": 341,  # as many parameters as two matrices of 512
+    "model.coordinates.position": "rotary",
+}
 _ENCODER = {
     "model.coordinates.position": "distance",
     "training.learning_rate": 1e-3,
@@ -32,7 +39,7 @@ def pairs() -> RunConfig:
 
 def text() -> RunConfig:
     """A language model on your own text: --data.train FILE (UTF-8, one sentence, verse or paragraph a line)."""
-    return start("text", TextData(block_length=128), {"model.architecture": "language_model", **_SHORT})
+    return start("text", TextData(block_length=128), {"model.architecture": "language_model"}, _SHORT, _WRITER)
 
 
 def labelled() -> RunConfig:

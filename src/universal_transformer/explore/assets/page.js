@@ -218,7 +218,7 @@ async function runTest() {
     const body = { ...depth(), limit: Number($("limit").value) };
     const { rows } = await (await post("/api/test", body)).json();
     const seconds = (performance.now() - begun) / 1000;
-    const error = d3.format(".2f")(100 * d3.mean(rows, (d) => d.error));
+    const error = d3.format(".2f")(100 * d3.mean(rows, (d) => d.wrong));
     const steps = d3.format(".2f")(d3.mean(rows, (d) => d.steps));
     $("test-status").textContent =
       `${rows.length} examples in ${seconds.toFixed(1)} s; mean error ${error} %, mean steps ${steps}`;
@@ -245,7 +245,7 @@ function drawTest(rows) {
       title: (d) =>
       `${d.group}: ${d.number} examples of ${d.steps} steps (${d3.format(".0%")(d.share)} of the group)` }),
       Plot.text(count, { x: "steps", y: "group", text: "number", fill: (d) => (d.share > 0.55 ? "#111" : "#fff") })] });
-  const errors = d3.flatRollup(rows, (part) => ({ error: d3.mean(part, (d) => d.error), number: part.length }),
+  const errors = d3.flatRollup(rows, (part) => ({ error: d3.mean(part, (d) => d.wrong), number: part.length }),
     bin).map(([steps, each]) => ({ steps, ...each })).sort((a, b) => a.steps - b.steps);
   const curve = Plot.plot({ style, width: 460, height: 300, marginLeft: 56, marginBottom: 44, insetLeft: 18,
     insetRight: 18, grid: true, x: { label: "mean steps of the positions of an example" },
@@ -253,13 +253,13 @@ function drawTest(rows) {
     marks: [Plot.lineY(errors, { x: "steps", y: "error", stroke: "#0072b2" }),
       Plot.dot(errors, { x: "steps", y: "error", r: "number", fill: "#0072b2", tip: true, title: (d) =>
       `${d.steps} steps: error ${d3.format(".1%")(d.error)} of ${d.number} examples` })] });
-  const hardest = d3.sort(rows, (d) => -d.error, (d) => -d.steps).slice(0, 25);
+  const hardest = d3.sort(rows, (d) => -d.wrong, (d) => -d.steps).slice(0, 25);
   const table = make("table", {}, make("tr", {}, ...["example", "group", "error", "mean steps", "most steps",
     ...(rows.some((d) => d.supports) ? ["supporting facts"] : [])].map((text) => make("th", { textContent: text }))),
     ...hardest.map((d) =>
       make("tr", {}, make("td", {}, make("button", { type: "button", textContent: `${d.set} ${d.number + 1}`,
       onclick: () => open(d.set, d.number) })),
-      ...[d.group || "all", d3.format(".0%")(d.error), d3.format(".2f")(d.steps), d.most,
+      ...[d.group || "all", d3.format(".0%")(d.wrong), d3.format(".2f")(d.steps), d.most,
         ...(rows.some((e) => e.supports) ? [d.supports] : [])].map((text) => make("td", { textContent: text })))));
   const figure = (title, note, content) => { const holder = make("div", {}, content);
     return make("figure", {}, content === table ? "" : saving(holder, `${about.name} ${title}`, title),
