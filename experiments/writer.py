@@ -6,23 +6,21 @@
 FOLDER/train.txt, validation.txt and test.txt with one paragraph a line; the two latter are novels of authors who wrote
 nothing of the first. `model` trains every depth up to the greatest one, and `halting` fits a halting unit to its
 weights. `transformer` has as many parameters in as many layers of its own, and as many updates. `record` scores all
-three on the test and writes results/runs/writer.json. Without names, all of these are done; what was interrupted
-continues.
+three on the test and writes the files of `RECORDS` into results/runs. Without names, all of these are done; what was
+interrupted continues.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from study import PROJECT, arguments, record, train_run, ut
+from study import PROJECT, arguments, train_run, ut
 
 from universal_transformer.data.archive import members
 from universal_transformer.data.download import data_folder
-from universal_transformer.runs.opened import open_run
 
 LAST_YEAR = 1925
 HELD_OUT = {"Ford": "validation", "Hardy": "test"}
@@ -44,6 +42,7 @@ TRAINING = [
     "--training.batch-tokens=2048",
     "--training.validate-every=500",
 ]
+RECORDS = {"halting": "writer.json", "model": "writer_fixed.json", "transformer": "writer_transformer.json"}
 HALTING = ["--stage", "halting", "--training.minutes=none", "--training.max-updates=300"]
 
 
@@ -78,15 +77,6 @@ def write_files(folder: Path) -> None:
         (folder / f"{part}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def measured(folder: Path) -> dict[str, dict[str, object]]:
-    """The scores of each run on the test, with the number of its parameters."""
-    figures = {}
-    for name in ("model", "halting", "transformer"):
-        scores = json.loads(ut("evaluate", str(folder / name), "--json"))
-        figures[name] = {"parameters": open_run(folder / name).model.num_parameters(), **scores}
-    return figures
-
-
 def main() -> None:
     folder, *names = arguments(__doc__ or "", known=("files", "model", "halting", "transformer", "record"))
     runs = Path(folder)
@@ -97,8 +87,8 @@ def main() -> None:
         elif name == "halting":
             train_run(runs / name, str(runs / "model"), *HALTING)
         elif name == "record":
-            results = PROJECT / "results" / "runs" / "writer.json"
-            record(results, open_run(runs / "halting"), measured(runs))
+            for run, file in RECORDS.items():
+                print(ut("evaluate", str(runs / run), "--record", str(PROJECT / "results" / "runs" / file)), end="")
         else:
             steps = ["--model.depth.max-steps", f"{STEPS}"]
             train_run(runs / name, "text", *files, *BLOCK, *steps, *MODEL[name], *TRAINING)

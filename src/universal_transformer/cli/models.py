@@ -53,12 +53,15 @@ def score_sample(folder: Path, sample: Sample) -> Figures:
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.runs.opened import load_task, open_run
+    from universal_transformer.tasks.task import file_fields, with_files
     from universal_transformer.training.run_config import RunConfig
 
     run = open_run(folder)
     fields = run.config.to_dict()
     fields["data"]["fields"] |= sample.data
     config = RunConfig.from_dict(fields, name=f"the sample of {folder.name}")
+    ours = {field: folder / path for field, path in file_fields(config.data).items() if field in sample.data}
+    config = dataclasses.replace(config, data=with_files(config.data, ours))
     task = load_task(dataclasses.replace(run, config=config))
     options, _ = calibrated(folder, DecodingOptions(), model=folder / MODEL)
     return evaluate(run.model, task, Selection(limit=sample.limit), options=options).figures

@@ -8,6 +8,7 @@ file                     what it holds
 ``config.json``          configuration of its run
 ``calibration.json``     the depth that it takes, if it was calibrated
 ``model/``               weights, codec, and a manifest with the SHA-256 of each
+``sample.txt``           text for the sample of a language model on other text
 ======================== ==========================================================
 
 ``tools/add_pretrained.py`` makes such a folder from a run.

@@ -23,7 +23,7 @@ class Sample:
     """A part of the test that takes seconds, and what the model scores on it."""
 
     data: dict[str, Any]
-    """Fields of the data of the run that have other values in the sample."""
+    """Fields of the data of the run that have other values in the sample; files are in the folder of the model."""
     limit: int | None
     """Examples of each test set, evenly spread. None: all."""
     figures: Figures
