@@ -31,7 +31,7 @@ STEPS = 6
 BLOCK = ["--model.step.norm", "rms", "--model.transition.kind", "swiglu", "--model.coordinates.position", "rotary"]
 MODEL = {
     "model": ["--model.sizes.width", "192", "--model.sizes.filter-width", "512", "--training.depth", "random"],
-    "transformer": ["--model.sizes.width", "120", "--model.sizes.filter-width", "248", "--model.step.no-tied"],
+    "transformer": ["--model.sizes.width", "96", "--model.sizes.filter-width", "242", "--model.step.no-tied"],
 }
 TRAINING = [
     "--data.tokenizer=bpe",
