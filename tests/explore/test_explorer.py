@@ -1,5 +1,6 @@
 """The page of a model over sockets: what it answers, and what any page of this machine is held to (W1 to W5)."""
 
+import gzip
 import json
 import random
 import signal
@@ -19,6 +20,7 @@ pytest.importorskip("starlette")
 from small_explored import BOARD, STORY, boards, of_rows, stories
 from small_server import Address, digits, read_all, running, writer
 from small_task_models import model_for
+from universal_transformer import load
 from universal_transformer.cli import explore as cli_explore
 from universal_transformer.cli import main
 from universal_transformer.data.example import Example
@@ -64,12 +66,26 @@ def writing():
         yield address
 
 
+@pytest.fixture(scope="module")
+def pretrained():
+    with exploring(load("babi-halting")) as address:
+        yield address
+
+
 def plain(trace):
     return json.loads(json.dumps(trace.to_dict()))
 
 
 def ask(server, path="/api/trace", **body):
     return server.ask("POST", path, body)
+
+
+def test_a_long_story_is_sent_in_few_bytes(pretrained):
+    facts = ["Mary moved to the office", "John got the football", "Mary went to the garden", "John left the football"]
+    story = "".join(f"{number} {facts[number % 4]}\n" for number in range(1, 71)) + "71 Where is the football?"
+    sent = pretrained.ask("POST", "/api/trace", {"text": story}, {"Accept-Encoding": "gzip"})
+    assert len(sent.body) < 200_000
+    assert json.loads(gzip.decompress(sent.body)) == ask(pretrained, text=story).json
 
 
 def events(answer):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -241,4 +242,6 @@ class Explorer:
             Route("/api/stream", self.stream, methods=["POST"]),
             Route("/api/test", self.test, methods=["POST"]),
         ]
-        return Guard(routed(routes, [each.engine for each in self.models]), pages={"/"})
+        inner = routed(routes, [each.engine for each in self.models])
+        inner.add_middleware(GZipMiddleware, minimum_size=10_000, compresslevel=1)  # attention is mostly near zero
+        return Guard(inner, pages={"/"})
