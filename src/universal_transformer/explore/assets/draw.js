@@ -40,7 +40,7 @@ const PALETTE = d3.range(256).map((value) => { const { r, g, b } = d3.rgb(shade(
 const short = (text, most = 38) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const percent = (value) => (value >= 0.9995 ? "100 %" : d3.format(".1f")(100 * value) + " %");
 
-export function make(tag, given = {}, ...children) {
+function make(tag, given = {}, ...children) {
   const node = Object.assign(document.createElement(tag), given);
   node.append(...children);
   return node;

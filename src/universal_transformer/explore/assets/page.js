@@ -1,5 +1,5 @@
 /* The page of `ut explore`: asks for traces and draws them. The fragment of its address holds its state. */
-import { draw, download, make, saving } from "/draw.js";
+import { draw, download, saving } from "/draw.js";
 
 const $ = (id) => document.getElementById(id);
 const STATE = ["text", "set", "number", "steps", "rule", "threshold", "most", "view", "step", "head", "block",
@@ -9,6 +9,12 @@ const RULES = { state_change: "when its state changes by less than",
   confidence: "when the model is surer than", halting_threshold: "when its halting probabilities sum to" };
 const state = {};
 let models, about, most_new, traces = [], asking, timer;
+
+function make(tag, given = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), given);
+  node.append(...children);
+  return node;
+}
 
 async function post(path, body, signal) {
   const reply = await fetch(path, { method: "POST", headers: { "content-type": "application/json" },
