@@ -1,4 +1,4 @@
-"""The page that ``ut explore`` opens: its files and the questions that it asks, behind the guard of ``ut serve``."""
+"""The page that ``ut explore`` opens: its files and the questions that it asks, with the guard of ``ut serve``."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Explorer:
         return self.models[asked.model]
 
     def app(self) -> App:
-        """The application: routes behind the guard, for names of this machine alone."""
+        """The application: guarded routes, for names of this machine alone."""
 
         def served_file(name: str, kind: str) -> Any:
             async def answer(request: Request) -> Response:

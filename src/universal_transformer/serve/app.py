@@ -77,7 +77,7 @@ class Inputs(Chosen):
 
 @dataclass
 class Service:
-    """An engine behind routes."""
+    """An engine and its routes."""
 
     engine: Engine
     name: str
@@ -193,7 +193,7 @@ class Service:
         return PlainTextResponse("\n".join(lines) + "\n")
 
     def app(self, *, hosts: Collection[str] = LOCAL) -> App:
-        """The application: routes behind the guard. The engine starts and stops with it."""
+        """The application: guarded routes. The engine starts and stops with it."""
         routes = [
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/models", self.models, methods=["GET"]),

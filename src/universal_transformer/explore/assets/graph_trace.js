@@ -16,8 +16,8 @@ export const FORMS = {
     const lines = before.reverse().filter((line) => wordsOf(line).length);
     if (!wordsOf(question).length) throw new Refusal("Type a question.");
     if (lines.length >= longest) throw new Refusal(`${lines.length} facts; at most ${longest - 1} here.`);
-    const told = source.max_facts ? lines.slice(-source.max_facts) : lines;
-    const rows = [...(source.recent_first ? told.slice().reverse() : told), question], last = rows.length - 1;
+    const kept = source.max_facts ? lines.slice(-source.max_facts) : lines;
+    const rows = [...(source.recent_first ? kept.slice().reverse() : kept), question], last = rows.length - 1;
     const index = new Map(source.vocabulary.map((word, i) => [word, i + 2])), width = source.max_fact_words;
     const ids = new BigInt64Array(rows.length * width), names = ["<padding>", "<unknown>", ...source.vocabulary];
     const tokens = rows.map((row, at) => {
