@@ -101,6 +101,8 @@ class ResultTable:
     """Where the protocol of our runs differs from the paper's, one sentence each."""
     headline: str = ""
     """Group of the test set that summarises a run; empty: the mean over all groups."""
+    beams: Mapping[str, int] = field(default_factory=dict)
+    """First part of the names of rows -> sequences of the beam search that writes their output; others are greedy."""
     metric: str | None = None
     """Name of the metric of its rows, if not that of their tasks."""
     measure: Callable[[Model, Task], Figures] | None = None

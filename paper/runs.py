@@ -110,6 +110,7 @@ class Runner:
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
         import paper.fixed_length  # noqa: F401  registers the metric
+        from universal_transformer.decoding.options import DecodingOptions
         from universal_transformer.evaluation.measure import Scored, evaluate
         from universal_transformer.evaluation.report import Side
         from universal_transformer.registry import load_pretrained
@@ -131,7 +132,8 @@ class Runner:
         device = str(begun[-1]["device"])
         model = load_pretrained(folder / MODEL).to(device)
         scored = task if self.table.metric is None else dataclasses.replace(task, metric=self.table.metric)
-        report = evaluate(model, scored, watch=watch)
+        options = DecodingOptions(beams=self.table.beams.get(run.row.split("/")[0], 1))
+        report = evaluate(model, scored, options=options, watch=watch)
         report.save(folder / REPORT)
         figures = report.figures if self.table.measure is None else self.table.measure(model, task)
         code, changes = _origin(begun)

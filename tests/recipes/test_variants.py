@@ -16,7 +16,14 @@ def counted(config):
         return build(config).num_parameters()
 
 
-VOCABULARIES = {"multi30k": 4000, "agreement": 7151, "lambada": 20_000, "lambada-reading": 34_781, "wmt14": 32_000}
+VOCABULARIES = {
+    "multi30k": 4000,
+    "agreement": 7151,
+    "lambada": 20_000,
+    "lambada-reading": 34_781,
+    "wmt14": 32_000,
+    "wmt-news": 4000,
+}
 """Of tasks that need files."""
 PICTURES = {
     "vocabulary.size": 17,

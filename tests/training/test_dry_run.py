@@ -78,10 +78,11 @@ SOURCES = {
 EXTERNAL = {
     name: SOURCES[type(config.data)]
     for name, config in recipe_configs().items()
-    if type(config.data) in SOURCES and not name.startswith("wmt14")
+    if type(config.data) in SOURCES and not name.startswith("wmt")
 }
 OWN_FILES = ("pairs", "text", "labelled", "tagged")
-NOT_FETCHED = tuple(name for name in RECIPES if name.startswith("wmt14"))
+FIRST_FILES = {"wmt14": "wmt14/train.en", "wmt-news": "wmt_news_ende/news-test2008.eng"}
+NOT_FETCHED = {name: file for name in RECIPES for corpus, file in FIRST_FILES.items() if name.startswith(corpus)}
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # from turning oneDNN off
@@ -223,7 +224,7 @@ def test_missing_files_that_only_a_user_can_bring_are_named(name, capsys, tmp_pa
     assert main(["train", name, "--dry-run", "--data-dir", str(tmp_path)]) == 2
     found = capsys.readouterr().err
     assert found.count("\n") == 1
-    assert "wmt14/train.en" in found
+    assert NOT_FETCHED[name] in found
     assert "--data-dir" in found
 
 
