@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paper.definition import ResultTable
+from paper.records import recorded
 from paper.rendering import render, summarise, validation_score
 from paper.results import Result, ResultsFile
 from paper.runs import PlannedRun, Runner, Stop, Unfinished, pending
@@ -31,11 +32,16 @@ class ReproductionOutcome:
     """What ended it before all runs were tried."""
 
 
+def all_results(table: ResultTable, file: ResultsFile) -> list[Result]:
+    """Return the recorded runs of a table, and those of its records."""
+    return [*file.read(), *recorded(table.records, file.path.parent.parent / "runs", table=table.name)]
+
+
 def write_table(table: ResultTable, file: ResultsFile) -> Path:
     """Write the table's Markdown next to its results; return its path."""
     path = file.path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render(table, file.read()))
+    write_text(path, render(table, all_results(table, file)))
     return path
 
 

@@ -163,18 +163,20 @@ def _show_plan(planned: list[PlannedRun], todo: list[PlannedRun]) -> None:
 
 def _draw(table: ResultTable, file: ResultsFile) -> None:
     """Plot the curves of a table that has them, if matplotlib is installed."""
-    curves = table.curves(file.read()) if table.curves is not None else {}
-    if not curves:
+    results = file.read()
+    if table.figure is None and not any(one.curve for one in results):
         return
     if find_spec("matplotlib") is None:
         note("ut: no plot, because matplotlib is not installed: pip install 'universal-transformer[plot]'")
         return
-    from paper.depth_study import depth_curves
+    from paper.learning_curves import learning_curves
     from universal_transformer.explore.canvas import svg
 
-    path = file.path.with_suffix(".svg")
-    path.write_bytes(svg(depth_curves(curves)))
-    print(f"plotted in {path}")
+    figure = learning_curves(table, results) if table.figure is None else table.figure(results)
+    if figure is not None:
+        path = file.path.with_suffix(".svg")
+        path.write_bytes(svg(figure))
+        print(f"plotted in {path}")
 
 
 def _say(text: str) -> None:

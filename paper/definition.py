@@ -15,11 +15,10 @@ from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Task
-
-Curves = dict[str, dict[int, list[float]]]
-"""Title of a curve -> steps -> the figure of each seed."""
 
 TITLES: dict[str, str] = {
     "lstm": "LSTM",
@@ -107,8 +106,10 @@ class ResultTable:
     """Name of the metric of its rows, if not that of their tasks."""
     measure: Callable[[Model, Task], Figures] | None = None
     """How a trained model is measured, if not by the scores of its task on the test sets."""
-    curves: Callable[[Sequence[Result]], Curves] | None = None
-    """What is plotted."""
+    records: Mapping[str, str] = field(default_factory=dict)
+    """Row -> the record, a file of results/runs, of a run that was trained in several stages; no recipe makes it."""
+    figure: Callable[[Sequence[Result]], Figure | None] | None = None
+    """What is plotted, if not learning curves."""
 
 
 def titles(*models: str) -> dict[str, str]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from paper.definition import Column, Curves, Grid, ResultTable
+from paper.definition import Column, Grid, ResultTable
+from paper.learning_curves import STYLES
 from paper.results import Figures, Result
-from universal_transformer.explore.canvas import BLUE, GREEN, ORANGE, canvas, clean, legend
+from universal_transformer.explore.canvas import canvas, clean, legend
 from universal_transformer.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Task
+
+Curves = dict[str, dict[int, list[float]]]
+"""Title of a curve -> steps -> the error of each seed."""
 
 TRAINED_STEPS = 6
 MAX_STEPS = 2 * TRAINED_STEPS
@@ -27,8 +31,6 @@ MODELS = {
     "halting": "Dynamic halting, at most 6",
     "halting-2x": "Dynamic halting, at most 12",
 }
-STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"))
-"""Colour and marker of each curve."""
 
 
 def measure(model: Model, task: Task) -> Figures:
@@ -63,15 +65,17 @@ def curves(results: Sequence[Result]) -> Curves:
     return found
 
 
-def depth_curves(curves: Curves) -> Figure:
+def depth_figure(results: Sequence[Result]) -> Figure | None:
     """Error against steps at test time, one curve for each way of training: mean over seeds, with their range."""
+    if not (found := curves(results)):
+        return None
     figure, (ax,) = canvas(
         width=9.2,
         height=3.8,
         title="More or fewer steps than in training",
         subtitle="Error on the test set in per cent, mean over seeds (band: smallest to largest)",
     )
-    for place, (title, points) in enumerate(curves.items()):
+    for place, (title, points) in enumerate(found.items()):
         colour, marker = STYLES[place % len(STYLES)]
         steps = sorted(points)
         means = [fmean(points[number]) for number in steps]
@@ -115,6 +119,6 @@ one, two and three supporting facts. The paper has no such table.""",
         Grid(title="Mean steps of positions", models=MODELS, columns=_columns("mean_steps")),
     ],
     measure=measure,
-    curves=curves,
+    figure=depth_figure,
     headline=_steps(TRAINED_STEPS),
 )

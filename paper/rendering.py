@@ -7,6 +7,7 @@ from itertools import combinations, zip_longest
 from statistics import fmean, stdev
 from typing import cast
 
+from paper.below_print import BELOW_PRINT
 from paper.definition import Column, Grid, ResultTable
 from paper.printed import Cell
 from paper.results import Result
@@ -50,14 +51,19 @@ def render(table: ResultTable, results: Sequence[Result]) -> str:
     notes = _Notes(results)
     lines = [f"# {table.heading}", "", table.introduction.strip(), "", _CHOICE, ""]
     for grid in table.grids:
-        lines += _grid(grid, results, rows=table.rows, notes=notes)
+        lines += _grid(grid, results, rows=[*table.rows, *table.records], notes=notes)
         lines += _order(grid, results)
     lines += notes.lines()
+    if any(one.curve for one in results) or table.figure is not None:
+        lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", ""]
+    tried = BELOW_PRINT.get(table.name, {})
+    if below := {name: tried[name] for row in below_print(table, results) for name in tried if _belongs(row, key=name)}:
+        lines += ["## Below print, and what was tried", "", *(f"- {row}: {text}" for row, text in below.items()), ""]
     if table.deviations:
         lines += ["## Where the protocol differs from the paper's", ""]
         lines += [*(f"- {one}" for one in table.deviations), ""]
     lines += _runs(results, headline=table.headline)
-    if unknown := [one.row for one in results if one.row not in table.rows]:
+    if unknown := [one.row for one in results if one.row not in {*table.rows, *table.records}]:
         names = ", ".join(dict.fromkeys(unknown))
         lines += ["", f"Rows that this version does not have, shown only in the list of runs: {names}."]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -154,6 +160,20 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     return [f"## {grid.title}: order of two models, by the first score", "", *_markdown(["pair", *grid.columns], rows)]
 
 
+def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
+    """Return the rows, as COLUMN/MODEL, with a first score that is worse than the printed one."""
+    found = dict[str, None]()
+    for grid in table.grids:
+        for model, cells in grid.printed.items():
+            for column, cell in zip(grid.columns.values(), cells, strict=True):
+                printed, ours = _first(cell), _first_of(model, results, column=column)
+                if printed is None or ours is None:
+                    continue
+                if ours < printed if METRICS[column.metrics[0]].best == "high" else ours > printed:
+                    found[f"{column.run}/{model}"] = None
+    return [*found]
+
+
 def _first(cell: Cell) -> float | None:
     return float(cell[0]) if isinstance(cell, tuple) else None
 
@@ -164,7 +184,7 @@ def _first_of(model: str, results: Sequence[Result], *, column: Column) -> float
     own = [one for one in results if _belongs(one.row, key=key) and groups(one, column=column)]
     if not own or column.supports:
         return None
-    best = _best(own)
+    best = best_runs(own)
     if sum(len(groups(one, column=column)) for one in best) < column.num_tasks:
         return None
     seeds = _over_seeds(best, own, column=column)
@@ -185,11 +205,11 @@ def _printed(cell: Cell) -> str:
 def _cell(column: Column, results: Sequence[Result], *, notes: _Notes) -> str:
     """Return a cell of ours: the best run of each of its rows on validation, and the spread over seeds."""
     if column.supports:
-        return _steps(_best(results), column=column, notes=notes)
+        return _steps(best_runs(results), column=column, notes=notes)
     own = [one for one in results if groups(one, column=column)]
     if not own:
         return NOT_MEASURED
-    best = _best(own)
+    best = best_runs(own)
     found = [group for one in best for group in groups(one, column=column)]
     if len(found) < column.num_tasks:
         return f"{len(found)} of {column.num_tasks} tasks"
@@ -200,7 +220,7 @@ def _cell(column: Column, results: Sequence[Result], *, notes: _Notes) -> str:
     return shown + notes.mark(best)
 
 
-def _best(results: Iterable[Result]) -> list[Result]:
+def best_runs(results: Iterable[Result]) -> list[Result]:
     """Return the best run of each row on validation."""
     best: dict[str, Result] = {}
     for result in results:

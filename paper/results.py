@@ -75,6 +75,8 @@ class Result:
     """The command that repeats the run."""
     settings: dict[str, Any]
     """The whole configuration of the run."""
+    curve: list[list[float]]
+    """Each validation: updates, cross-entropy in nats, error in per cent; empty of runs recorded before it was kept."""
 
     @property
     def key(self) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -166,7 +166,15 @@ class Runner:
             warnings=list(dict.fromkeys([*warnings, *report.warnings])),
             command=train_command(run.config),
             settings=run.config.to_dict(),
+            curve=_curve(lines),
         )
+
+
+def _curve(lines: Iterable[Mapping[str, Any]]) -> list[list[float]]:
+    """Return the validations by updates; after an interruption, those that the run made last."""
+    found = [line for line in lines if line["event"] == "validation"]
+    by_update = {line["update"]: [line["update"], line["cross_entropy"], 100 * line["error"]] for line in found}
+    return [by_update[update] for update in sorted(by_update)]
 
 
 def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:

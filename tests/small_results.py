@@ -50,6 +50,7 @@ def result(
         "warnings": [],
         "command": "ut train babi",
         "settings": config.to_dict(),
+        "curve": [],
     }
     return Result(**{**given, **fields})
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from configs import with_fields
-from paper.depth_study import MAX_STEPS, curves, measure
+from paper.depth_study import MAX_STEPS, MODELS, curves, depth_figure, measure
 from paper.rendering import render
 from paper.tables import TABLES
 from small_results import result
@@ -115,12 +115,13 @@ def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
 
 def test_a_figure_has_a_curve_for_each_way_of_training():
     pytest.importorskip("matplotlib")
-    from paper.depth_study import depth_curves
-
-    found = {title: {1: [50.0, 60.0], 2: [10.0, 20.0]} for title in ("one", "two", "three")}
-    figure = depth_curves(found)
-    assert [line.get_label() for line in figure.axes[0].lines] == list(found)
-    assert svg(figure) == svg(depth_curves(found))
+    rows = [
+        result(f"stories/{model}", table="depth", figures=figures(60.0)) for model in ("fixed", "random", "halting")
+    ]
+    figure = depth_figure(rows)
+    assert [line.get_label() for line in figure.axes[0].lines] == [MODELS[row.row.split("/")[1]] for row in rows]
+    assert svg(figure) == svg(depth_figure(rows))
+    assert depth_figure([]) is None
 
 
 def test_stories_are_what_the_study_begins_with():
