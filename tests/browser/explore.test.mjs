@@ -42,6 +42,14 @@ test("a story has the answer of ut predict and the trace of the package", (t) =>
   t.diagnostic(`${await page.textContent("#status")} from the request to the picture`);
 }));
 
+test("nothing is typed before the page knows its models", () => visit(browser, "about:blank", async (page) => {
+  await page.route(/api.models/, async (route) => { await new Promise((go) => setTimeout(go, 800)); await route.continue(); });
+  await page.goto(addresses.demo);
+  assert.ok(await page.isDisabled("#text"));
+  await type(page, STORY);
+  assert.equal(await page.inputValue("#text"), STORY);
+}));
+
 test("slider, mark, hover and address show a step", () => on("demo", async (page) => {
   await type(page, STORY);
   await trained(page);

@@ -4,7 +4,7 @@ Needs Plot 0.6 and d3 7 as globals, reads nothing from the network, and writes a
 JSON, `InputTrace.to_dict()` of input_trace.py:
 
   model, answer, probability, finished, right (the right answer or null), choices [[text, probability]…]
-  view            {form: "tokens" | "facts" | "board", side, box_rows, box_columns}: how the source is shown
+  view            {form: a member of VIEWS, side, box_rows, box_columns}: how the source is shown
   max_steps       the largest number of steps; halting: whether positions stop by themselves; threshold or null
   sides           encoder, decoder or both, each with: side, tokens and columns (what a row and a column of attention
                   is), steps (N), remainders, halting [step][position] or null, supports (positions),
@@ -40,7 +40,8 @@ const PALETTE = d3.range(256).map((value) => { const { r, g, b } = d3.rgb(shade(
 const short = (text, most = 38) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const percent = (value) => (value >= 0.9995 ? "100 %" : d3.format(".1f")(100 * value) + " %");
 
-function make(tag, given = {}, ...children) {
+/* An element with properties and children. */
+export function make(tag, given = {}, ...children) {
   const node = Object.assign(document.createElement(tag), given);
   node.append(...children);
   return node;
@@ -48,7 +49,7 @@ function make(tag, given = {}, ...children) {
 
 export function draw(element, trace) {
   clearInterval(element.utTimer);
-  const state = element.dataset, last = trace.sides.at(-1), facts = trace.view.form === "facts";
+  const state = element.dataset, view = VIEWS[trace.view.form];
   const matrices = trace.sides.flatMap((side) => [
     { name: `${side.side} self-attention`, rows: side, columns: side.columns, read: decoded(side.self_attention) },
     ...(side.cross_attention ? [{ name: "attention to the source", rows: side, columns: trace.sides[0].tokens,
@@ -61,7 +62,7 @@ export function draw(element, trace) {
     && state[name] ? value : otherwise; };
   const root = make("div", { className: "ut" }), panels = make("div", { className: "panels" }), moving = [];
   element.replaceChildren(make("style", { textContent: STYLE }), root);
-  root.append(answerOf(trace), controls(), panels);
+  root.append(answerOf(trace, view), controls(), panels);
 
   function controls() {
     const slider = make("input", { type: "range", min: 1, max: steps, step: 1 }), shown = make("output");
@@ -99,25 +100,10 @@ export function draw(element, trace) {
   }
   function refresh() { for (const update of moving) update(); }
 
-  const where = (node) => ({ step: at(), head: chosen("head", 99, 0), block: chosen("block", 99, 0), facts, node,
-    room: Math.min(1000, (element.clientWidth || 1000) - 48) });
-  if (trace.view.form === "board") boards(trace, matrices[0].read, panel, where);
-  for (const side of trace.view.form === "board" ? trace.sides.slice(1) : trace.sides)
-    panel(`Steps of ${facts ? "each fact" : side.side === "encoder" ? "the input" : "the output"}`,
-      trace.halting ? "Colour: probability to halt at this step; the number: steps taken (N)." + (side.supports.length
-        ? " ★: supporting fact." : "")
-        : "Every position makes all steps.", (node) => {
-        node.utStill = side.tokens.length > 130;  // too many cells to draw again at every step
-        return stepMap(trace, side, side === last, node.utStill ? steps : at());
-      }, `steps ${side.side}`);
-  if (trace.view.form !== "board" || trace.sides.length > 1)
-    panel("Attention",
-      "Row: the position that looks. Column: where it looks. Pale rows have halted. Arrow keys move the mark.",
-      (node) => attention(matrices[chosen("matrix", matrices.length - 1, matrices.length - 1)], where(node)),
-        "attention");
-  if (trace.after_steps.length && trace.after_steps[0].length === 1 && !trace.places.length)
-    panel("Best answer after each step", "Read from the states after the step.", () => answersByStep(trace, at()),
-      "answers");
+  const shown = { matrices, steps, step: at, matrix: () => matrices[chosen("matrix", matrices.length - 1,
+    matrices.length - 1)], head: () => chosen("head", 99, 0), block: () => chosen("block", 99, 0),
+    room: () => Math.min(1000, (element.clientWidth || 1000) - 48) };
+  for (const { title, note, name, plot } of view.panels(trace, shown)) panel(title, note, plot, name);
   if (matrices.length > 1 && !state.matrix) state.matrix = matrices.length - 1;
   refresh();
 }
@@ -141,20 +127,14 @@ const layerOf = (read, step, block) => Math.min(read.layers - 1, read.blocks
 const ramp = (label, top = 1) => Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis,
   domain: [0, top], label }, width: 240, style: { background: "none" } });
 
-function answerOf(trace) {
-  const known = trace.right !== null && trace.view.form !== "board", ok = trace.right === trace.answer;
-  const box = make("div", { className: "answer" });
-  if (trace.view.form !== "board")
-    box.append(make("p", {}, make("b", { textContent: trace.answer || "(empty)" }), ` ${percent(trace.probability)}`,
-      trace.finished ? "" : " · cut at the limit of its length",
-        known ? ` · ${ok ? "✓ right" : `✗ right: ${trace.right}`}` : ""));
+function answerOf(trace, view) {
+  const box = make("div", { className: "answer" }, ...view.answer(trace));
+  const note = (...parts) => box.append(make("p", { className: "note" }, ...parts));
   if (trace.choices.length > 1)
-    box.append(make("p", { className: "note", textContent: "then " + trace.choices.slice(1).map(([text, p]) =>
-      `${text} ${percent(p)}`).join(" · ") }));
+    note("then " + trace.choices.slice(1).map(([text, p]) => `${text} ${percent(p)}`).join(" · "));
   if (trace.unknown.length)
-    box.append(make("p", { className: "note" }, "unknown to the model: ",
-      make("span", { className: "unknown", textContent: trace.unknown.join(", ") })));
-  if (trace.cut.length) box.append(make("p", { className: "note", textContent: `Bounded: ${trace.cut.join("; ")}.` }));
+    note("unknown to the model: ", make("span", { className: "unknown", textContent: trace.unknown.join(", ") }));
+  if (trace.cut.length) note(`Bounded: ${trace.cut.join("; ")}.`);
   return box;
 }
 
@@ -213,9 +193,10 @@ function stepMap(trace, side, answers, now) {
   return [side.halting ? ramp("halting probability") : null, plot];
 }
 
-function attention(matrix, { step, head, block, facts, node, room }) {
-  const { read, rows: side, columns } = matrix, layer = layerOf(read, step, block);
-  const at = Math.min(head, read.heads), names = named(side.tokens.slice(0, read.rows), facts ? side.supports : []);
+function attention(node, shown) {
+  const matrix = shown.matrix(), { read, rows: side, columns } = matrix, room = shown.room();
+  const layer = layerOf(read, shown.step(), shown.block()), at = Math.min(shown.head(), read.heads);
+  const names = named(side.tokens.slice(0, read.rows), side.supports);
   const { size, ticks, font, margin } = layout(names, { square: true }), numbers = wordy(columns),
     width = Math.min(size, Math.max(180, room - margin - 20) / read.columns);
   const longest = Math.max(...columns.map((c) => c.length)), below = numbers || longest < 3 ? 40 : 46 + 7 * longest;
@@ -266,7 +247,8 @@ function attention(matrix, { step, head, block, facts, node, room }) {
   return [ramp("attention weight", read.top), plot, said];
 }
 
-function boards(trace, read, panel, where) {
+function boards(trace, shown) {
+  const { read } = shown.matrices[0];
   const { side: n, box_rows, box_columns } = trace.view, given = trace.sides[0].tokens, steps = trace.sides[0].steps,
     size = Math.max(36, 340 / n);
   const places = d3.range(n * n).map((i) => ({ i, row: Math.floor(i / n), column: i % n })), name = (d) =>
@@ -289,8 +271,8 @@ function boards(trace, read, panel, where) {
     ? trace.right[d.i] !== d.digit
     : all.some((o) => o.i !== d.i && o.digit === d.digit && (o.row === d.row || o.column === d.column
       || box(o) === box(d)))));
-  panel("Board after the step", "Grey: given. Orange frame: changed at this step. ✗: wrong.", (node) => {
-    const now = Math.min(where(node).step, trace.after_steps.length), all = cells(now), bad = wrong(all),
+  const after = () => {
+    const now = Math.min(shown.step(), trace.after_steps.length), all = cells(now), bad = wrong(all),
       changed = all.filter((d) => d.changed);
     return [ramp("probability of the digit"), grid(all, (d) => (d.given ? "#8883" : shade(d.p)),
       [text(all, "digit", (d) => (d.given ? "currentColor" : inkOn(d.p))), framed(changed),
@@ -300,15 +282,12 @@ function boards(trace, read, panel, where) {
       (d) => `${name(d)}: ${d.digit}, ${percent(d.p)}${d.given ? " (given)" : ""}\nN = ${steps[d.i]}`),
         make("p", { className: "note",
         textContent: `Changed at step ${now}: ${changed.length}. Wrong: ${bad.length}.` })];
-  }, "board");
-  panel("Steps of each cell", trace.halting ? "Number and colour: steps taken (N)." : "Every cell makes all steps.",
-    () =>
-    [ramp("steps", trace.max_steps), grid(places, (d) => shade(steps[d.i] / trace.max_steps),
+  };
+  const taken = () => [ramp("steps", trace.max_steps), grid(places, (d) => shade(steps[d.i] / trace.max_steps),
       [text(places, (d) => steps[d.i], (d) => inkOn(steps[d.i] / trace.max_steps))],
-      (d) => `${name(d)}: ${steps[d.i]} steps`)], "cells");
-  if (read.columns === n * n) panel("Where a cell looks",
-    "Orange frame: the cell that looks. Click another one, or move it with the arrow keys.", (node) => {
-    const { step, head, block } = where(node), layer = layerOf(read, step, block),
+      (d) => `${name(d)}: ${steps[d.i]} steps`)];
+  const looks = (node) => {
+    const step = shown.step(), head = shown.head(), layer = layerOf(read, step, shown.block()),
       from = (node.utAt ??= Math.max(0, given.indexOf("."))), weight = (d) => read.weight(layer,
       Math.min(head, read.heads), from, d.i);
     const digits = cells(Math.min(step, trace.after_steps.length)),
@@ -327,8 +306,86 @@ function boards(trace, read, panel, where) {
       make("p", { className: "note", textContent: steps[from] * read.blocks <= layer && read.blocks
       ? `${name(places[from])} has halted after step ${steps[from]}.`
       : `${name(places[from])} looks most at ${name(d3.greatest(places, weight))}.` })];
-  }, "attention");
+  };
+  return [
+    { title: "Board after the step", note: "Grey: given. Orange frame: changed at this step. ✗: wrong.", name: "board",
+      plot: after },
+    { title: "Steps of each cell", name: "cells", plot: taken,
+      note: trace.halting ? "Number and colour: steps taken (N)." : "Every cell makes all steps." },
+    ...(read.columns === n * n ? [{ title: "Where a cell looks", name: "attention", plot: looks,
+      note: "Orange frame: the cell that looks. Click another one, or move it with the arrow keys." }] : []),
+  ];
 }
+
+/* Views ------------------------------------------------------------------------------------------------------
+
+A member of VIEWS says what a page shows of a source of its form: `typed`, what is typed; `rows`, what the positions of
+a side are; `answer(trace)`, the elements of the headline; `panels(trace, shown)`, each with title, note, name (of a
+file) and plot(node). `shown` gives what is chosen: step, matrix, head and block, and the room in pixels. A member may
+have `editor(view, field)`, an element that writes into a text field, with utShow(), which shows what is in the field.
+*/
+
+const stepsOf = (trace, side, shown, rows) => ({ title: `Steps of ${rows[side.side]}`, name: `steps ${side.side}`,
+  note: !trace.halting ? "Every position makes all steps."
+    : "Colour: probability to halt at this step; the number: steps taken (N)."
+      + (side.supports.length ? " ★: supporting fact." : ""),
+  plot: (node) => {
+    node.utStill = side.tokens.length > 130;  // too many cells to draw again at every step
+    return stepMap(trace, side, side === trace.sides.at(-1), node.utStill ? shown.steps : shown.step());
+  } });
+const attentionOf = (shown) => ({ title: "Attention", name: "attention", plot: (node) => attention(node, shown),
+  note: "Row: the position that looks. Column: where it looks. Pale rows have halted. Arrow keys move the mark." });
+const answersOf = (trace, shown) => (trace.after_steps[0]?.length === 1 && !trace.places.length
+  ? [{ title: "Best answer after each step", name: "answers", note: "Read from the states after the step.",
+    plot: () => answersByStep(trace, shown.step()) }] : []);
+
+const tokens = {
+  typed: "Input",
+  rows: { encoder: "the input", decoder: "the output" },
+  answer: (trace) => [make("p", {}, make("b", { textContent: trace.answer || "(empty)" }),
+    ` ${percent(trace.probability)}`, trace.finished ? "" : " · cut at the limit of its length",
+    trace.right === null ? "" : trace.right === trace.answer ? " · ✓ right" : ` · ✗ right: ${trace.right}`)],
+  panels(trace, shown) {
+    return [...trace.sides.map((side) => stepsOf(trace, side, shown, this.rows)), attentionOf(shown),
+      ...answersOf(trace, shown)];
+  },
+};
+const facts = { ...tokens, typed: "Story: one fact a line, oldest first; the question last",
+  rows: { encoder: "each fact", decoder: "the output" } };
+const board = {
+  ...tokens,
+  typed: "Board: digits row after row, . for a blank cell",
+  answer: () => [],
+  panels(trace, shown) {
+    const others = trace.sides.slice(1);
+    return [...boards(trace, shown), ...others.map((side) => stepsOf(trace, side, shown, this.rows)),
+      ...(others.length ? [attentionOf(shown)] : [])];
+  },
+  editor({ side, box_rows, box_columns }, field) {
+    const cells = d3.range(side * side).map((i) => {
+      const cell = make("input", { inputMode: "numeric", maxLength: 1, autocomplete: "off" }),
+        row = Math.floor(i / side), column = i % side;
+      cell.setAttribute("aria-label", `row ${row + 1}, column ${column + 1}`);
+      if ((column + 1) % box_columns === 0 && column + 1 < side) cell.className = "right";
+      if ((row + 1) % box_rows === 0 && row + 1 < side) cell.className += " below";
+      cell.oninput = () => { field.value = cells.map((each) => (/^[1-9]$/.test(each.value) ? each.value : ".")).join("");
+        field.dispatchEvent(new Event("input")); };
+      cell.onfocus = () => cell.select();
+      cell.onkeydown = (event) => {
+        const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -side, ArrowDown: side }[event.key];
+        if (move) { event.preventDefault(); cells[(i + move + side * side) % (side * side)].focus(); }
+      };
+      return cell;
+    });
+    const holder = make("div", { className: "board", utShow: () => cells.forEach((cell, i) => {
+      const digit = field.value.replace(/\s/g, "")[i];
+      if (document.activeElement !== cell) cell.value = /[1-9]/.test(digit) ? digit : "";
+    }) }, ...cells);
+    holder.style.gridTemplateColumns = `repeat(${side}, 36px)`;
+    return holder;
+  },
+};
+export const VIEWS = { tokens, facts, board };
 
 /* Saving ----------------------------------------------------------------------------------------------------- */
 

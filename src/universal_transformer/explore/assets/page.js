@@ -1,5 +1,5 @@
 /* The page of `ut explore`: asks for traces and draws them. The fragment of its address holds its state. */
-import { draw, download, saving } from "/draw.js";
+import { VIEWS, draw, download, make, saving } from "/draw.js";
 
 const $ = (id) => document.getElementById(id);
 const STATE = ["text", "set", "number", "steps", "rule", "threshold", "most", "view", "step", "head", "block",
@@ -9,12 +9,6 @@ const RULES = { state_change: "when its state changes by less than",
   confidence: "when the model is surer than", halting_threshold: "when its halting probabilities sum to" };
 const state = {};
 let models, about, most_new, traces = [], asking, timer;
-
-function make(tag, given = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), given);
-  node.append(...children);
-  return node;
-}
 
 async function post(path, body, signal) {
   const reply = await fetch(path, { method: "POST", headers: { "content-type": "application/json" },
@@ -55,9 +49,9 @@ function input() {
 function controls() {
   $("title").textContent = models.map((each) => each.name).join(" and ") + ": step by step";
   document.title = $("title").textContent;
-  const facts = about.view.form === "facts";
-  $("text-label").textContent = facts ? "Story: one fact a line, oldest first; the question last"
-    : about.view.form === "board" ? "Board: digits row after row, . for a blank cell" : "Input";
+  const view = VIEWS[about.view.form];
+  $("text-label").textContent = view.typed;
+  $("board").replaceChildren(...[view.editor?.(about.view, $("text"))].filter(Boolean));
   $("text").disabled = about.reads_files;
   $("max-steps").max = about.most_steps;
   const choices = [...(about.calibration ? [["calibrated", "as calibrated"]] : []),
@@ -69,35 +63,11 @@ function controls() {
   $("example").hidden = !Object.keys(about.sets).length;
   $("tab-test").disabled = Boolean(about.obstacle);
   $("tab-test").title = about.obstacle;
-  if (about.view.form === "board") board();
-}
-
-function board() {
-  const { side, box_rows, box_columns } = about.view, holder = $("board");
-  holder.hidden = false;
-  holder.style.gridTemplateColumns = `repeat(${side}, 36px)`;
-  const cells = d3.range(side * side).map((i) => {
-    const cell = make("input", { inputMode: "numeric", maxLength: 1, autocomplete: "off" }),
-      [row, column] = [Math.floor(i / side), i % side];
-    cell.setAttribute("aria-label", `row ${row + 1}, column ${column + 1}`);
-    if ((column + 1) % box_columns === 0 && column + 1 < side) cell.className = "right";
-    if ((row + 1) % box_rows === 0 && row + 1 < side) cell.className += " below";
-    cell.oninput = () =>
-      { $("text").value = cells.map((each) => (/^[1-9]$/.test(each.value) ? each.value : ".")).join(""); typed(); };
-    cell.onfocus = () => cell.select();
-    cell.onkeydown = (event) => {
-      const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -side, ArrowDown: side }[event.key];
-      if (move) { event.preventDefault(); cells[(i + move + side * side) % (side * side)].focus(); }
-    };
-    return cell;
-  });
-  holder.replaceChildren(...cells);
 }
 
 function show() {
   if (document.activeElement !== $("text")) $("text").value = state.text ?? $("text").value;
-  [...$("board").children].forEach((cell, i) => { const digit = $("text").value.trim()[i];
-    if (document.activeElement !== cell) cell.value = /[1-9]/.test(digit) ? digit : ""; });
+  $("board").firstChild?.utShow();
   $("text").rows = Math.max(2, Math.min(14, $("text").value.split("\n").length));
   $("max-steps").value = state.steps ?? about.max_steps;
   $("max-steps-shown").textContent = $("max-steps").value + (Number($("max-steps").value) === about.max_steps
