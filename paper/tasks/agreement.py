@@ -28,6 +28,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -39,6 +40,7 @@ from paper.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
+from paper.tasks.more_text import RARE, novel_sentences, wikitext_sentences
 from paper.tasks.words import Vocabulary, VocabularySize, Words
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
@@ -48,7 +50,7 @@ from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
-from universal_transformer.typed import NumberOf, Share, check
+from universal_transformer.typed import NumberOf, Positive, Share, check
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)
@@ -99,6 +101,10 @@ class AgreementData:
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: VocabularySize = 10_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
+    more_text: bool = False
+    """Also train on sentences of the novels and of WikiText-2's validation part, whose words fill the vocabulary up."""
+    repeat: Positive = 1
+    """How often a training sentence of the corpus is seen in an epoch."""
     validation: Share = 0.05
     """Share of the training texts that is held out for validation (parts)."""
     seed: NumberOf = 0
@@ -115,8 +121,9 @@ class AgreementData:
                 f"{self.corpus}: {len(corpus.train)} texts to train on and {len(corpus.validation)} to validate with; "
                 "expected at least one of each"
             )
-        codec: Codec[Words, Words] = saved.codec if saved else self._learn(corpus.train)
         notes = list(corpus.notes)
+        more = self._more(corpus, notes) if self.more_text else []
+        codec: Codec[Words, Words] = saved.codec if saved else self._learn(corpus.train, more)
         vocabulary = codec.source.vocabulary
         tests = {name: pack_texts(_pairs(sentences, vocabulary)) for name, sentences in corpus.test.items()}
         for name, sentences in corpus.test.items():
@@ -129,7 +136,11 @@ class AgreementData:
             name=f"agreement ({self.corpus})",
             codec=codec,
             train=pack_texts(
-                (vocabulary.encode(sentence.words) + [END] * sentence.whole, 0, "") for sentence in corpus.train
+                (vocabulary.encode(words) + [END] * whole, 0, "")
+                for words, whole in chain(
+                    ((sentence.words, sentence.whole) for sentence in corpus.train * self.repeat),
+                    ((words, True) for words in more),
+                )
             ),
             validation=pack_texts(_pairs(corpus.validation, vocabulary)),
             test=tests,
@@ -137,9 +148,24 @@ class AgreementData:
             notes=tuple(notes),
         )
 
-    def _learn(self, sentences: Iterable[Sentence]) -> Codec[Words, Words]:
+    def _learn(self, sentences: Iterable[Sentence], more: Iterable[Sequence[str]]) -> Codec[Words, Words]:
         counts = Counter(word for sentence in sentences for word in sentence.words)
-        return Codec.shared(Words(Vocabulary.of(counts, size=self.vocabulary_size, least=2).words))
+        own = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
+        others = Counter(word for words in more for word in words if word not in own.ids and word != RARE)
+        added = Vocabulary.of(others, size=self.vocabulary_size - len(own.words), least=2)
+        return Codec.shared(Words(own.words + added.words))
+
+    def _more(self, corpus: AgreementCorpus, notes: list[str]) -> list[tuple[str, ...]]:
+        """The sentences of other texts, without those of a test."""
+        novels, wiki = list(novel_sentences(self.data_dir)), list(wikitext_sentences(self.data_dir))
+        tests = [sentence for found in corpus.test.values() for sentence in found]
+        leaked = find_shared([Sentence(words, len(words), "", "") for words in wiki], tests)
+        notes.append(
+            f"also trained on {len(novels):,} sentences of novels and {len(wiki) - len(leaked):,} of WikiText-2's "
+            f"validation part ({len(leaked)} that are in a test are left out), each sentence of the corpus "
+            f"{self.repeat} times in an epoch"
+        )
+        return novels + [words for place, words in enumerate(wiki) if place not in leaked]
 
     def _parts(self) -> AgreementCorpus:
         forms = (self._file(f"colorless/linzen_testset/subj_agr_filtered.{end}") for end in ("text", "gold"))

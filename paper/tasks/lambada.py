@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,13 +46,19 @@ from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.tasks.text import blocks
-from universal_transformer.typed import AtLeastTwo, Positive, Range, check
+from universal_transformer.typed import AtLeastTwo, NumberOf, Positive, Range, check
 
 SETS = {
     "control": "lambada_control_test_data_plain_text.txt",
     "development": "lambada_development_plain_text.txt",
     "test": "lambada_test_plain_text.txt",
 }
+HELD_OUT = 0.05
+"""Share of the novels that a control set is cut from, where the official one is missing."""
+CONTROL_PASSAGES = 5000
+LONGEST_CONTROL = 200
+"""Words of the longest passage of this set, without its last one."""
+Answers = Literal["last", "all"]
 LEAST_CONTEXT = 50
 """Least number of words before the last sentence of a training passage, as in LAMBADA."""
 
@@ -76,8 +82,7 @@ class LambadaData:
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
-        passages, missing = read_passages(self.data_dir)
-        novels = read_novels(self.data_dir)
+        passages, novels, about = read_corpus(self.data_dir)
         codec: Codec[Words, Words] = saved.codec if saved else self._learn(novels)
         vocabulary = codec.source.vocabulary
         tests = {
@@ -85,7 +90,7 @@ class LambadaData:
             for name, found in passages.items()
         }
         notes = [
-            *_notes(novels, missing),
+            *about,
             f"perplexity and accuracy are those of each passage's last word, out of {len(vocabulary):,} words",
             *(
                 f"{name}: {sum(words[-1] not in vocabulary.ids for words in found):,} of {len(found):,} last words are "
@@ -120,6 +125,12 @@ class ReadingData:
     passage_words: bool = True
     """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
     that are not in the novels are never trained."""
+    answers: Answers = "last"
+    """Which words of a sentence of the novels are asked for: its last one, or each that occurs in the sentences before
+    it, the question being the words before it."""
+    frequent: NumberOf = 0
+    """The number of most frequent words that are no answers of training passages: half of the last words are among 80,
+    and 0.4 % of those of LAMBADA."""
     train_examples: Positive = 200_000
     """Training passages, evenly spread over the novels."""
     max_length: Annotated[int, Range(LEAST_CONTEXT, above=True)] = 200
@@ -132,15 +143,16 @@ class ReadingData:
 
     def load(self, saved: Saved | None = None) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
-        passages, missing = read_passages(self.data_dir)
-        novels = read_novels(self.data_dir)
+        passages, novels, about = read_corpus(self.data_dir)
         codec: Codec[Passage, Passage] = saved.codec if saved else self._learn(novels, passages)
         vocabulary = codec.source.vocabulary
         tokens = number_novels(novels, vocabulary)
-        train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
+        kinds: dict[str, Any] = {"answers": self.answers, "frequent": self.frequent}
+        train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples, **kinds)
         notes = [
-            *_notes(novels, missing),
-            f"{len(train):,} training passages whose last word also occurs before their last sentence",
+            *about,
+            f"{len(train):,} training passages whose answer also occurs before their last sentence"
+            + (f"; no answer is one of the {self.frequent:,} most frequent words" if self.frequent else ""),
         ]
         tests = {}
         for name, found in passages.items():
@@ -194,6 +206,27 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
     return found, tuple(missing)
 
 
+def read_corpus(data_dir: str) -> tuple[dict[str, list[list[str]]], Novels, list[str]]:
+    """Return the words of every passage by set, the novels to train on, and notes on both.
+
+    Without the official control set its place is taken by passages of novels that are held out.
+    """
+    passages, missing = read_passages(data_dir)
+    novels, notes = read_novels(data_dir), []
+    for name in missing:
+        novels, held_out = novels.split(HELD_OUT)
+        control = control_passages(held_out) if held_out.count else []
+        passages = {name: control} | passages if control else passages
+        cut = f"{len(control):,} passages at random places of {held_out.count} novels that are not trained on"
+        notes.append(f"{name}: {cut if control else 'none'}; the official set, {SETS[name]}, is not in the data folder")
+    words = int((novels.tokens != BETWEEN).sum())
+    stand_in = (
+        f"trained on a stand-in: {novels.count} novels of 1839 to 1929 ({words:,} words and punctuation marks), "
+        "not on the original 2,662"
+    )
+    return passages, novels, [stand_in, *notes]
+
+
 def novel_words(novels: Novels, *, size: int) -> Vocabulary:
     """Return the vocabulary of the novels' most frequent words."""
     frequencies = novels.frequencies().tolist()
@@ -207,36 +240,71 @@ def number_novels(novels: Novels, vocabulary: Vocabulary) -> np.ndarray:
     return ids[novels.tokens]
 
 
-def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> LazyExamples:
-    """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
+def find_passages(
+    tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, answers: Answers = "last", frequent: int = 0
+) -> np.ndarray:
+    """Find passages like LAMBADA's: sentences of at least 50 words, then a sentence up to one of its words, the answer.
 
-    Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
+    Returns the places of their first word, of the first word of their last sentence, and of their answer.
+    Each is of one novel, with at most `max_length` words before the answer. The first `frequent` words of the
+    vocabulary are no answers.
     """
     bounds, lasts = _sentences(tokens, vocabulary)
-    words = np.array([False] * FIRST_WORD + [word.isalpha() for word in vocabulary.words])
-    first = np.searchsorted(bounds, bounds[:-1] - LEAST_CONTEXT, side="right") - 1
-    cuts, starts, ends = bounds[:-1], bounds[np.maximum(first, 0)], lasts
+    allowed = [place >= frequent and word.isalpha() for place, word in enumerate(vocabulary.words)]
+    words = np.array([False] * FIRST_WORD + allowed)
+    ends = lasts if answers == "last" else np.flatnonzero(words[tokens])
+    sentence = np.searchsorted(bounds, ends, side="right") - 1
+    first = (np.searchsorted(bounds, bounds - LEAST_CONTEXT, side="right") - 1)[sentence]
+    starts, cuts = bounds[np.maximum(first, 0)], bounds[sentence]
     novel = np.cumsum(tokens == END)
-    fits = (first >= 0) & (ends > cuts) & words[tokens[ends]] & (ends - starts <= max_length)
-    fits &= novel[starts] == novel[ends]
-    starts, cuts, ends = starts[fits], cuts[fits], ends[fits]
-    places = zip(starts.tolist(), cuts.tolist(), tokens[ends].tolist(), strict=True)
-    answered = np.fromiter(
-        (answer in tokens[start:cut].tolist() for start, cut, answer in places), dtype=bool, count=len(ends)
-    )
-    chosen = np.flatnonzero(answered)
-    if not len(chosen):
-        raise UserError("the novels have no sentence whose last word occurs in the sentences before it")
-    if len(chosen) > limit:
-        chosen = chosen[np.arange(limit) * len(chosen) // limit]
-    starts, cuts, ends = starts[chosen], cuts[chosen], ends[chosen]
+    fits = (first >= 0) & (ends > cuts) & (ends <= lasts[sentence]) & words[tokens[ends]]
+    fits &= (ends - starts <= max_length) & (novel[starts] == novel[ends])
+    return np.stack([starts, cuts, ends])[:, fits]
+
+
+def find_questions(
+    tokens: np.ndarray,
+    vocabulary: Vocabulary,
+    *,
+    max_length: int,
+    limit: int,
+    answers: Answers = "last",
+    frequent: int = 0,
+) -> LazyExamples:
+    """Those passages whose answer occurs before their last sentence, at most `limit`, evenly spread."""
+    found = find_passages(tokens, vocabulary, max_length=max_length, answers=answers, frequent=frequent)
+    found = found[:, _answered(tokens, *found)]
+    count = found.shape[1]
+    if not count:
+        raise UserError("the novels have no passage whose answer occurs before its last sentence")
+    if count > limit:
+        found = found[:, np.arange(limit) * count // limit]
 
     def make(index: int) -> Example:
-        start, cut, end = int(starts[index]), int(cuts[index]), int(ends[index])
+        start, cut, end = found[:, index].tolist()
         source = (*tokens[start:cut].tolist(), START, *tokens[cut:end].tolist())
         return Example(source=source, target=int(tokens[end]))
 
-    return LazyExamples(make, count=len(ends))
+    return LazyExamples(make, count=found.shape[1])
+
+
+def _answered(tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Whether the word at each end also stands at a place from its start on and before its cut."""
+    places = np.argsort(tokens, kind="stable")
+    keys = tokens[places].astype(np.int64) * len(tokens) + places  # ordered by word, then by place
+    before = keys[np.searchsorted(keys, tokens[ends].astype(np.int64) * len(tokens) + cuts) - 1]
+    answered: np.ndarray = before >= tokens[ends].astype(np.int64) * len(tokens) + starts
+    return answered & (before < tokens[ends].astype(np.int64) * len(tokens) + cuts)
+
+
+def control_passages(novels: Novels) -> list[list[str]]:
+    """Passages of the shape of LAMBADA's at random places, at most 5,000, which no reader chose."""
+    vocabulary = Vocabulary(novels.types[BETWEEN + 1 :])
+    tokens = number_novels(novels, vocabulary)
+    found = find_passages(tokens, vocabulary, max_length=LONGEST_CONTROL)
+    chosen = np.sort(np.random.default_rng(0).permutation(found.shape[1])[:CONTROL_PASSAGES])
+    bounds = found[:, chosen].T.tolist()
+    return [[vocabulary.word(index) for index in tokens[start : end + 1].tolist()] for start, _, end in bounds]
 
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
@@ -251,12 +319,3 @@ def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, 
     bounds, places = np.unique(np.append(0, after), return_index=True)
     lasts = marks[places[1:] - 1] - 1  # the first of several marks that end one sentence
     return bounds.astype(np.int64), lasts.astype(np.int64)
-
-
-def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
-    words = int((novels.tokens != BETWEEN).sum())
-    notes = [
-        f"trained on a stand-in: {novels.count} novels of 1839 to 1929 ({words:,} words and punctuation marks), "
-        "not on the original 2,662"
-    ]
-    return notes + [f"no {name} set: {SETS[name]} is not in the data folder" for name in missing]

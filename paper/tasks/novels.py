@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,7 @@ from universal_transformer.manifest import entry_of_file
 
 ARCHIVE = "corpus.tar.xz"
 FOLDER = "corpus"
-VERSION = 1  # of the splitting into words: another number makes other cache entries
+VERSION = 2  # of the splitting into words: another number makes other cache entries
 BETWEEN = 0
 """The number after the last word of each novel."""
 
@@ -41,11 +41,29 @@ class Novels:
     tokens: np.ndarray
     """int32, [words]; memory-mapped if it comes from the cache."""
     types: tuple[str, ...]
-    count: int
-    """Novels."""
+    names: tuple[str, ...]
+    """Of the files of the novels, in their order."""
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
 
     def frequencies(self) -> np.ndarray:
         return np.bincount(self.tokens, minlength=len(self.types))
+
+    def split(self, share: float) -> tuple[Novels, Novels]:
+        """All but a share of the novels, and this share, chosen by the digests of their names: at least one of two."""
+        digests = [hashlib.sha256(name.encode()).digest() for name in self.names]
+        number = min(max(1, round(share * self.count)), self.count - 1)
+        held_out = set(sorted(range(self.count), key=digests.__getitem__)[:number])
+        return self._of([place for place in range(self.count) if place not in held_out]), self._of(sorted(held_out))
+
+    def _of(self, places: Sequence[int]) -> Novels:
+        ends = np.append(0, np.flatnonzero(self.tokens == BETWEEN) + 1).tolist()
+        tokens = [self.tokens[ends[place] : ends[place + 1]] for place in places]
+        return Novels(
+            np.concatenate(tokens or [self.tokens[:0]]), self.types, tuple(self.names[place] for place in places)
+        )
 
 
 def cache_folder() -> Path | None:
@@ -74,9 +92,9 @@ def read_novels(folder: str | Path | None = None) -> Novels:
         return kept
     if packed:
         packed_texts = members(archive, lambda name: name.endswith(".txt"))
-        novels = _cut((f"{show_path(archive)}: {show(name)}", content) for name, content in packed_texts)
+        novels = _cut((name, f"{show_path(archive)}: {show(name)}", content) for name, content in packed_texts)
     else:
-        novels = _cut((show_path(path), path.read_bytes()) for path in paths)
+        novels = _cut((path.name, show_path(path), path.read_bytes()) for path in paths)
     if entry is not None:
         _keep(entry, novels)
     return novels
@@ -93,7 +111,7 @@ def _files(folder: str | Path | None) -> list[Path]:
     return paths
 
 
-def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:
+def _cut(texts: Iterator[tuple[str, str, bytes]]) -> Novels:
     numbers: dict[str, int] = {"": BETWEEN}
 
     class Chunks(dict[str, tuple[int, ...]]):
@@ -105,35 +123,35 @@ def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:
 
     chunks = Chunks()
     tokens = array("i")
-    count = 0
-    for where, content in texts:
+    names = []
+    for name, where, content in texts:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UserError(f"{where}: not UTF-8 at byte {error.start}; expected a novel as text") from error
         tokens.extend(chain.from_iterable(map(chunks.__getitem__, text.split())))
         tokens.append(BETWEEN)
-        count += 1
-    return Novels(tokens=np.array(tokens, dtype=np.int32), types=tuple(numbers), count=count)
+        names.append(name.rpartition("/")[2])
+    return Novels(tokens=np.array(tokens, dtype=np.int32), types=tuple(numbers), names=tuple(names))
 
 
 def _load(entry: Path) -> Novels | None:
     """Return what `_keep` wrote; None if the entry is missing or damaged."""
     try:
         fields = read_json(entry / "types.json")
-        types, count = tuple(fields["types"]), int(fields["count"])
+        types, names = tuple(fields["types"]), tuple(fields["names"])
         tokens = np.load(entry / "tokens.npy", mmap_mode="r", allow_pickle=False)
     except (UserError, OSError, ValueError, KeyError, TypeError, EOFError):
         return None
     sound = tokens.dtype == np.int32 and tokens.ndim == 1 and len(tokens) == fields.get("length")
     if not sound or not len(tokens) or tokens.min() < 0 or tokens.max() >= len(types):
         return None
-    return Novels(tokens=tokens, types=types, count=count)
+    return Novels(tokens=tokens, types=types, names=names)
 
 
 def _keep(entry: Path, novels: Novels) -> None:
     """Write a cache entry, whole or not at all."""
-    fields = {"types": list(novels.types), "count": novels.count, "length": len(novels.tokens)}
+    fields = {"types": list(novels.types), "names": list(novels.names), "length": len(novels.tokens)}
     staging = None
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from paper.tasks.translation import TranslationData
 from universal_transformer.presets import SIZES
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.questions import stories
-from universal_transformer.recipes.start import Changes, family, named, start
+from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
 from universal_transformer.recipes.users_files import PAIRS
 from universal_transformer.recipes.variants import SMALL_SIZES, VARIANTS, changed, norm_after_sums, variants
 from universal_transformer.training.run_config import RunConfig
@@ -30,9 +30,26 @@ _ON_NOVELS = {
 }
 
 
+def _longer(*, minutes: float) -> Changes:
+    """At most so many minutes, or 20,000 updates at a constant rate, with a running mean of the weights."""
+    return {
+        **constant_rate(),
+        "training.max_updates": 20_000,
+        "training.minutes": minutes,
+        "training.batch_tokens": 2048,
+        "training.learning_rate": 1e-3,
+        "training.validate_every": 1000,
+    }
+
+
 def agreement() -> RunConfig:
     """Which form of a verb agrees with its subject, by a language model (table 2; `ut data fetch sva`)."""
     return start("agreement", AgreementData(), _SIX_STEPS)
+
+
+def agreement_more_text() -> RunConfig:
+    """The same with the novels and a part of WikiText-2 as further text to train on (table 2)."""
+    return start("agreement-more-text", AgreementData(more_text=True, repeat=10), _SIX_STEPS, _longer(minutes=120.0))
 
 
 def lambada() -> RunConfig:
@@ -118,22 +135,24 @@ STUDY = family(
 )
 
 _LANGUAGE = named(agreement, lambada, lambada_reading)
-_BASES = {**_LANGUAGE, **named(multi30k, wmt14, wmt_news), **execute.COLUMNS}
+_LONGER = named(agreement_more_text)
+_BASES = {**_LANGUAGE, **_LONGER, **named(multi30k, wmt14, wmt_news), **execute.COLUMNS}
 _PROGRAMS = {name: execute.COLUMNS[name] for name in ("lte-program", "lte-control", "lte-addition")}
 """Bases that post-norm learns better with half of their learning rate (notebook/README.md)."""
 _COMPARED = (*_LANGUAGE, "multi30k", *execute.COLUMNS)
-_WITH_NEWS = (*_COMPARED, "wmt14", "wmt-news")
+_MORE = (*_COMPARED, *_LONGER, "wmt-news")
 BASES_OF = {
-    "lstm": (*_LANGUAGE, *execute.COLUMNS),
-    "transformer": _WITH_NEWS,
-    "transformer-small": _WITH_NEWS,
-    "ut-halting": (*_COMPARED, "wmt-news"),
+    "lstm": (*_LANGUAGE, *_LONGER, *execute.COLUMNS),
+    "transformer": (*_MORE, "wmt14"),
+    "transformer-small": (*_MORE, "wmt14"),
+    "ut-halting": _MORE,
     "ut-halting-2x": _COMPARED,
-    "ut-post-norm": [name for name in _BASES if name not in _PROGRAMS],
+    "ut-post-norm": [name for name in _BASES if name not in {**_PROGRAMS, **_LONGER}],
 }
 """Variant -> the bases that have it."""
 SMALL = {
     "agreement": (80, 399),
+    "agreement-more-text": (88, 385),
     "lambada": (96, 530),
     "lambada-reading": (104, 618),
     "multi30k": (104, 517),

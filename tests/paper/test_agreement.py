@@ -144,6 +144,37 @@ def test_the_official_file_is_split_by_the_seed(tmp_path):
     assert rendered(other.train, other.codec) != trained
 
 
+def test_more_text_is_trained_on_beside_the_sentences(tmp_path, monkeypatch):
+    monkeypatch.setenv("UT_CACHE", str(tmp_path / "cache"))
+    data = str(parts(tmp_path))
+    (tmp_path / "novels/corpus").mkdir(parents=True)
+    novel = (
+        "The zebra (a horse) runs (or not). “The zebra ran!” Yes. "
+        + "and so on " * 20
+        + ". The zebra sleeps here again."
+    )
+    (tmp_path / "novels/corpus/Anon_Clara_1864.txt").write_text(novel, encoding="utf-8")
+    (tmp_path / "wikitext2_heldout").mkdir()
+    lines = ["= Keys =", "The key of the old doors in town is new .", "A well @-@ known <unk> runs here . It runs ."]
+    (tmp_path / "wikitext2_heldout/valid.txt").write_text("".join(f" {line} \n" for line in lines))
+    alone = AgreementData(data_dir=data).load()
+    task = AgreementData(data_dir=data, more_text=True, repeat=3).load()
+    vocabulary = task.codec.source.vocabulary
+    assert vocabulary.words[: len(alone.codec.source.vocabulary.words)] == alone.codec.source.vocabulary.words
+    assert {"zebra", "runs"} <= set(vocabulary.words)
+    assert not {"<unk>", "horse"} & set(vocabulary.words)  # not a word, and a word seen once
+    assert rendered(task.train, task.codec)[len(alone.train) * 3 :] == [
+        "the zebra ( a <unknown> ) runs ( <unknown> <unknown> ) .",
+        "<unknown> the zebra <unknown> <unknown> <unknown>",
+        "the zebra <unknown> here <unknown> .",
+        "a <unknown> <unknown> runs here .",
+    ]
+    assert all(example.target[-1] == END for example in task.train[len(alone.train) * 3 :])
+    assert task.train[: len(alone.train)] == alone.train[:]
+    assert task.train[len(alone.train) : 2 * len(alone.train)] == alone.train[:]
+    assert any("on 3 sentences of novels and 1 of WikiText-2's" in note and "(1 that" in note for note in task.notes)
+
+
 def test_the_error_of_missing_files_says_how_to_get_them(tmp_path):
     with pytest.raises(
         UserError, match=r"subj_agr_filtered\.text: no such file in the data folder .*ut data fetch sva"

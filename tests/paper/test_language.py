@@ -79,7 +79,7 @@ def surroundings(folder, tmp_path, monkeypatch):
         ("agreement-ut-halting", [], ["1 attractor", "share of"]),
         ("agreement-lstm", ["--num-layers", "1"], ["1 attractor"]),
         ("lambada", ["--block-length", "16"], ["perplexity", "development", "a stand-in"]),
-        ("lambada-reading", ["--max-length", "90"], ["accuracy", "development", "no control set"]),
+        ("lambada-reading", ["--max-length", "90"], ["accuracy", "development", "control: none"]),
     ],
 )
 def test_trained_and_evaluated(recipe, fields, shown, folder, capsys):

@@ -19,6 +19,7 @@ def counted(config):
 VOCABULARIES = {
     "multi30k": 4000,
     "agreement": 7151,
+    "agreement-more-text": 10_000,
     "lambada": 20_000,
     "lambada-reading": 34_781,
     "wmt14": 32_000,
