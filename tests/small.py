@@ -17,7 +17,6 @@ from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import (
     NOTHING,
-    AttentionRecord,
     Context,
     Depth,
     PositionEncoding,
@@ -256,7 +255,7 @@ def context_of(
         source=source,
         cache=cache,
         stored_padding=stored_padding,
-        record=AttentionRecord() if keep.attention else None,
+        record=keep.record(),
         keep_states=keep.states,
     )
     return of_lengths(made, positions=length) if getattr(recurrence, "by_length", False) and max_steps is None else made

@@ -15,6 +15,7 @@ from small_task_models import model_for
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation import prediction
 from universal_transformer.evaluation.tensors import batch_of, inputs_of
 from universal_transformer.explore import input_trace
 from universal_transformer.explore.input_trace import trace_input
@@ -175,6 +176,18 @@ def test_what_is_cut_is_said(monkeypatch):
     trace = trace_input(pipeline.model, pipeline.codec, example)
     assert trace.cut[1] == "attention is that of the first 3 positions"
     assert np.abs(weights(trace.sides[0].self_attention) - mean[:, :, :3, :3]).max() <= 1 / 255
+
+
+def test_a_long_input_keeps_the_mean_over_heads_alone(monkeypatch):
+    pipeline = stories()
+    example = pipeline.example(STORY, 0)
+    whole = trace_input(pipeline.model, pipeline.codec, example).sides[0].self_attention
+    monkeypatch.setattr(prediction, "MOST_WEIGHTS", 4 * 2 * 4**2 - 1)  # steps, heads, positions
+    trace = trace_input(pipeline.model, pipeline.codec, example)
+    assert trace.cut == ("attention is the mean over 2 heads",)
+    assert np.abs(weights(trace.sides[0].self_attention) - weights(whole).mean(1, keepdims=True)).max() <= 1 / 255
+    monkeypatch.setattr(prediction, "MOST_WEIGHTS", 4 * 2 * 4**2)
+    assert trace_input(pipeline.model, pipeline.codec, example).sides[0].self_attention == whole
 
 
 def test_a_model_without_depth_is_refused():

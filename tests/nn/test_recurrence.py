@@ -364,6 +364,9 @@ def test_keeping_attention_changes_nothing_and_rows_sum_to_one(halting):
         torch.testing.assert_close(kept.sum(-1), torch.ones_like(kept[..., 0]))
     assert (trace.cross_attention[:, 1, :, :, 2:] == 0).all()
     assert (trace.self_attention.triu(1) == 0).all()
+    _, mean = go(module, states, padding=padding, source=source, source_padding=hidden, keep=Kept(attention="mean"))
+    for name in ("self_attention", "cross_attention"):
+        torch.testing.assert_close(getattr(mean, name), getattr(trace, name).mean(2, keepdim=True))
 
 
 def test_rows_of_a_batch_do_not_meet():

@@ -34,7 +34,8 @@ from universal_transformer.typed import Positive, typed
 WINDOW = 1024
 MOST_ENDS = 3
 """How many times as many ends of lines as lines a language model may write: it may leave lines empty."""
-EVERYTHING = Kept(attention=True, states=True)
+MOST_WEIGHTS = 3 * 2**20
+"""Weights of all attention of one side of a call that is watched; of more the mean over heads is kept."""
 MOST_NUMBERS = 2**32
 """More examples than there are: another line of one has draws of its own."""
 
@@ -112,6 +113,14 @@ class Answers(ABC):
     def watched(self, example: Example, made: Generated | None = None) -> Watched:
         """Return the answer to an example, with the call that gives it. `made`: what was written for it already."""
 
+    def called(self, example: Example) -> Called:
+        """A call that keeps all that a trace may keep."""
+        sizes, step = self.model.config.sizes, self.model.config.step
+        layers = self.options.step_limit(self.model) * step.blocks
+        few = layers * sizes.num_heads * size(example) ** 2 <= MOST_WEIGHTS
+        keep = Kept(attention=few or "mean", states=True)
+        return Called.with_examples(self.model, [example], self.options, keep=keep)
+
     def writing(self, example: Example) -> Iterator[Generated]:
         """Yield what is written of the greedy or sampled answer after each token; nothing where it is made at once."""
         del example
@@ -188,7 +197,7 @@ class ClassAnswers(Answers):
 
     def watched(self, example: Example, made: Generated | None = None) -> Watched:
         del made
-        called = Called.with_examples(self.model, [example], self.options, keep=EVERYTHING)
+        called = self.called(example)
         return Watched(self.of_call(called, [example])[0], called, self.places(example))
 
     def places(self, example: Example) -> Sequence[int]:
@@ -317,8 +326,7 @@ class TokenAnswers(Answers):
     def watched(self, example: Example, made: Generated | None = None) -> Watched:
         (found,) = self.answers([example], [0]) if made is None else self.predictions([example], [[made]])
         first = len(self.prompt(example))
-        call = dataclasses.replace(example, target=self.whole(example, found))
-        called = Called.with_examples(self.model, [call], self.options, keep=EVERYTHING)
+        called = self.called(dataclasses.replace(example, target=self.whole(example, found)))
         return Watched(found, called, range(first, first + len(found.output)))
 
     def writing(self, example: Example) -> Iterator[Generated]:

@@ -20,7 +20,7 @@ from universal_transformer.data.tokenizer import SPECIAL, START
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.prediction import OneAnswer, answers_of
+from universal_transformer.evaluation.prediction import MOST_WEIGHTS, OneAnswer, answers_of
 from universal_transformer.models.call import Generated
 from universal_transformer.models.model import Model
 from universal_transformer.nn.recurrence import Recurrence
@@ -28,8 +28,6 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.rules import stops_at
 from universal_transformer.tasks.codec import Codec
 
-MOST_WEIGHTS = 3 * 2**20
-"""Weights of all attention in a trace; of more, first the heads are averaged, then later positions are left out."""
 DIGITS = 6
 """Decimals of a probability."""
 
@@ -65,6 +63,10 @@ class SideTrace:
     """Of a decoder: to the positions of the encoder."""
     supports: tuple[int, ...] = ()
     """Positions of the supporting facts, where the file names them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        cross = None if self.cross_attention is None else asdict(self.cross_attention)
+        return vars(self) | {"self_attention": asdict(self.self_attention), "cross_attention": cross}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +104,19 @@ class InputTrace:
     """What is left out, one sentence each."""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return vars(self) | {"sides": [side.to_dict() for side in self.sides]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Packer:
-    """Writes matrices of attention, each in at most ``most`` bytes, and notes in ``cut`` what it leaves out.
+    """Writes matrices of attention, each in at most ``most`` bytes, and notes in ``cut`` what it leaves out: first the
+    ``heads`` are averaged, then later positions are left out.
 
     ``blocks``: applications in one step; 0 where layers stand before or after the recurrence.
     """
 
     most: int
+    heads: int
     blocks: int = 1
     cut: list[str] = field(default_factory=list)
 
@@ -125,18 +129,17 @@ class _Packer:
         self, weights: Float[Tensor, "layer batch heads query key"], rows: Sequence[int], columns: Sequence[int]
     ) -> AttentionBytes:
         kept = weights[:, 0]
-        if kept.numel() > self.most and kept.shape[1] > 1:
-            self.cut.append(f"attention is the mean over {kept.shape[1]} heads")
+        if kept.numel() > self.most:
             kept = kept.mean(1, keepdim=True)
+        if kept.shape[1] < self.heads:
+            self.cut.append(f"attention is the mean over {self.heads} heads")
         if kept.numel() > self.most:
             longest = isqrt(self.most // kept.shape[0])
             self.cut.append(f"attention is that of the first {longest} positions")
             rows, columns = rows[:longest], columns[:longest]
-        kept = kept[:, :, list(rows)][:, :, :, list(columns)]
-        whole = (kept.float() * 255).round().to(torch.uint8).cpu()
-        layers, heads, queries, keys = whole.shape
-        data = base64.b64encode(whole.numpy().tobytes()).decode()
-        return AttentionBytes(data=data, shape=(layers, heads, queries, keys), blocks=self.blocks)
+        kept = kept.index_select(2, torch.tensor(rows, device=kept.device))
+        whole = (kept.float() * 255).round_().to(torch.uint8).cpu().numpy().take(columns, 3)
+        return AttentionBytes(data=base64.b64encode(whole.tobytes()).decode(), shape=whole.shape, blocks=self.blocks)
 
 
 def trace_input(
@@ -162,7 +165,8 @@ def trace_input(
         found, called, places = asked.watched(example, made)
         after = asked.after_steps(called)
     encoder, decoder = called.output.encoder, called.output.decoder
-    pack = _Packer(most=MOST_WEIGHTS // (1 if encoder is None or decoder is None else 3))
+    most = MOST_WEIGHTS // (1 if encoder is None or decoder is None else 3)
+    pack = _Packer(most=most, heads=config.sizes.num_heads)
     sides, rows = list[SideTrace](), list[int]()
     if encoder is not None:
         real = (~model.source.input.padding(called.batch.source)[0]).nonzero().flatten().tolist()
@@ -179,11 +183,11 @@ def trace_input(
         if decoder.cross_attention is not None:
             side = replace(side, cross_attention=pack_here(decoder.cross_attention, every, rows))
         sides.append(side)
-    most = max(max(side.steps, default=0.0) for side in sides)
+    deepest = max(max(side.steps, default=0.0) for side in sides)
     return InputTrace(
         model=name,
         view={"form": "tokens"} if encoder is None else codec.source.view,
-        max_steps=int(most) if config.by_length(decoder=False) else options.step_limit(model),
+        max_steps=int(deepest) if config.by_length(decoder=False) else options.step_limit(model),
         halting=config.halts or options.exit is not None,
         threshold=None if options.exit is not None or not config.halts else _threshold(config, options),
         sides=tuple(sides),

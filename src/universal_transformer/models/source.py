@@ -16,7 +16,7 @@ from universal_transformer.models.positions.numbering import (
     restart_positions,
     without_padding,
 )
-from universal_transformer.nn.context import AttentionRecord, Context, key_mask
+from universal_transformer.nn.context import Context, key_mask
 from universal_transformer.rules.length import of_lengths
 
 Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
@@ -92,7 +92,7 @@ class SourceSide(InputSide):
             encoding=self.recurrence.coordinates.position(positions, padding=padding),
             padding=padding,
             mask=None if padding is None else key_mask(padding),
-            record=AttentionRecord() if call.keep.attention else None,
+            record=call.keep.record(),
             keep_states=call.keep.states and call.read is not None,
         )
         if self.config.by_length(decoder=False) and call.depth.max_steps is None:

@@ -19,7 +19,6 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions.numbering import default_positions, without_padding
 from universal_transformer.nn.context import (
     NOTHING,
-    AttentionRecord,
     Context,
     Depth,
     Kept,
@@ -129,7 +128,7 @@ class DecoderSide(OutputSide):
             mask=mask,
             causal=causal,
             source=self.project(encoded),
-            record=AttentionRecord() if call.keep.attention else None,
+            record=call.keep.record(),
             keep_states=call.keep.states,
         )
 
@@ -201,7 +200,7 @@ class DecoderSide(OutputSide):
             source=state.source,
             cache=cache,
             stored_padding=hidden,
-            record=AttentionRecord() if keep.attention else None,
+            record=keep.record(),
             keep_states=keep.states,
         )
         states: States

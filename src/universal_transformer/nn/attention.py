@@ -31,7 +31,7 @@ def attention_weights(
 ) -> Weights:
     """The softmax itself, for plots; :func:`attend` does not compute it explicitly."""
     key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    logits = (query / query.shape[-1] ** 0.5) @ key.transpose(-2, -1)
     if causal:
         mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
     if mask is not None:
@@ -124,7 +124,7 @@ class SelfAttention(Attention):
         mask, causal = context.mask, context.causal
         if context.record is not None:
             weights = attention_weights(query.detach(), key.detach(), mask=mask, causal=causal)
-            context.record.self_attention.append(weights)
+            context.record.self_attention.append(context.record.kept(weights))
         mixed = attend(query, key, value, mask=mask, causal=causal, dropout=self.active_dropout)
         return self.output(merge_heads(mixed))
 
@@ -164,7 +164,7 @@ class CrossAttention(Attention):
         query = self.place(query if self.factor == 1.0 else query * self.factor, context.encoding)
         if context.record is not None:
             weights = attention_weights(query.detach(), source.key.detach(), mask=source.mask)
-            context.record.cross_attention.append(self.shown_weights(weights))
+            context.record.cross_attention.append(context.record.kept(self.shown_weights(weights)))
         mixed = attend(query, source.key, source.value, mask=source.mask, dropout=self.active_dropout)
         return self.output(merge_heads(mixed))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -88,10 +88,13 @@ class Sequences(Protocol):
 
 
 class Kept(NamedTuple):
-    """What a trace keeps on request, because it takes much memory."""
+    """What a trace keeps on request, because it takes much memory: of attention all heads, or the mean over them."""
 
-    attention: bool = False
+    attention: bool | Literal["mean"] = False
     states: bool = False
+
+    def record(self) -> "AttentionRecord | None":
+        return AttentionRecord(self.attention == "mean") if self.attention else None
 
 
 NOTHING = Kept()
@@ -100,10 +103,16 @@ NOTHING = Kept()
 
 @dataclass
 class AttentionRecord:
-    """Attention weights, one tensor ``[batch, heads, query, key]`` for each application of a block, in order."""
+    """Attention weights, one tensor ``[batch, heads, query, key]`` for each application of a block, in order, or their
+    ``mean`` over heads: all heads then take memory during one application only.
+    """
 
+    mean: bool = False
     self_attention: list[Tensor] = field(default_factory=list)
     cross_attention: list[Tensor] = field(default_factory=list)
+
+    def kept(self, weights: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "batch kept query key"]:
+        return weights.mean(1, keepdim=True) if self.mean else weights
 
 
 @dataclass(frozen=True, kw_only=True)
