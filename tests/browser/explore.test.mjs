@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { assertTraces, close, open, python, save, serve, slide, visit } from "./browser.mjs";
+import { assertTraces, close, folder, open, python, save, serve, slide, visit } from "./browser.mjs";
 
-const MODELS = { demo: ["demo"], sudoku: ["sudoku"], babi: ["babi", "--compare", "babi-halting"] };
+const MODELS = { demo: ["demo"], sudoku: ["sudoku"], babi: ["babi", "--compare", "babi-halting", "--data-dir", folder],
+  twice: ["demo", "--compare", "demo"] };
 const STORY = ["1 Clara walked to the cellar", "2 Clara grabbed the letter", "3 Boris went to the attic", "4 Clara ran to the workshop", "5 Where is the letter?"].join("\n");
 const BABI = "1 Mary went to the kitchen\n2 John moved to the garden\n3 Where is Mary?";
 let browser, addresses;
@@ -26,7 +27,7 @@ async function answered(page, act, text) {
 }
 const type = (page, text) => answered(page, () => page.fill("#text", text), text);
 const on = (name, use, hash = "") => visit(browser, addresses[name] + hash, async (page) => {
-  await page.waitForFunction(() => document.getElementById("status").textContent || document.getElementById("text").value === "");
+  await page.waitForFunction(() => / ms$/.test(document.getElementById("status").textContent), null, { timeout: 20000 });
   await use(page);
 });
 const trained = (page) => answered(page, () => page.selectOption("#rule", "trained"));
@@ -104,12 +105,46 @@ test("a test example opens, from the test as a whole too", () => on("demo", asyn
   assert.ok(await page.isVisible("#traces .answer"));
 }));
 
-test("two models answer the same story", () => on("babi", async (page) => {
+test("two models answer the same story, each at a depth of its own", () => on("babi", async (page) => {
   await type(page, BABI);
-  const sections = page.locator("#traces section");
+  const sections = page.locator("#traces section"), made = () => sections.locator(".controls output").allTextContents();
   assert.equal(await sections.count(), 2);
   assert.deepEqual(await sections.locator("h2").allTextContents(), ["babi", "babi-halting"]);
   for (const answer of await sections.locator(".answer").allTextContents()) assert.match(answer, /^kitchen/);
+  await answered(page, () => slide(page.locator("#max-steps2"), 1));
+  assert.deepEqual(await made(), ["4 of 4", "1 of 1"]);
+  await answered(page, () => slide(page.locator("#max-steps"), 2));
+  assert.deepEqual(await made(), ["2 of 2", "1 of 1"]);
+  await answered(page, () => slide(page.locator("#max-steps2"), 5));
+  await answered(page, () => page.selectOption("#rule2", "fixed"));
+  assert.deepEqual(JSON.parse(readFileSync(await save(page, () => page.click("#save-json"))))[1].sides[0].steps, [5, 5, 5]);
+  await answered(page, () => page.selectOption("#rule2", "halting_threshold"));
+  await answered(page, () => slide(page.locator("#threshold2"), 18));
+  const [, { threshold }] = JSON.parse(readFileSync(await save(page, () => page.click("#save-json"))));
+  assert.ok(threshold < 0.1, `${threshold}`);
+}));
+
+test("a model without its data brings an example, and says how to get them", () => on("babi", async (page) => {
+  assert.equal(await page.inputValue("#text"), "1 Mary went to the kitchen.\n2 John moved to the garden.\n3 Where is Mary?");
+  assert.match(await page.textContent("#origin"), /^Example 1 of 1: the card of the model\. The test of babi is not here: .*`ut data fetch babi`/);
+  await page.click("#tab-test");
+  await page.locator("#test-error").getByText("`ut data fetch babi`").waitFor();
+}));
+
+test("the whole test of two models stands side by side", () => on("twice", async (page) => {
+  await answered(page, () => slide(page.locator("#max-steps2"), 1));
+  await page.click("#tab-test");
+  await page.fill("#limit", "40");
+  await page.click("#run-test");
+  await page.getByText(/^40 examples in /).waitFor({ timeout: 20000 });
+  const sections = page.locator("#test > section"), errors = await sections.locator("p:not(.note)").allTextContents();
+  assert.equal(errors.length, 2);
+  assert.match(errors[1], /mean steps 1\.00$/);
+  assert.notEqual(errors[0], errors[1]);
+  await page.selectOption("#tested", "1");
+  await page.waitForFunction(() => document.querySelectorAll("#test > section").length === 1);
+  await answered(page, () => page.locator("#test table button").first().click());
+  assert.match(await page.textContent("#traces section:last-child .answer"), /✗ right/);
 }));
 
 test("pictures and the page are saved, and the page opens from a disk", () => on("demo", async (page) => {

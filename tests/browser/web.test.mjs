@@ -3,33 +3,33 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { WEB, assertTraces, close, open, python, save, serve, slide, visit } from "./browser.mjs";
+import { pathToFileURL } from "node:url";
+import { WEB, assertTraces, close, open as launch, python, save, serve, slide, visit } from "./browser.mjs";
 
 let browser, address;
 before(async () => {
-  browser = await open();
+  browser = await launch();
   address = await serve(["-m", "http.server", "--bind", "127.0.0.1", "--directory", WEB, "0"], /port (\d+)/);
 });
 after(() => close(browser));
 
-const at = (name, hash = "") => `${address}${name}/${hash}`;
-const ready = (page) => page.waitForSelector("body[data-ready]", { timeout: 60000 });
-const examples = (name) => JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).examples;
-const traced = async (page) => JSON.parse(readFileSync(await save(page, () => page.click("#save"))));
-/* Wait for the answer to a text, which the address then has. */
-const computed = (page, text) => page.waitForFunction((typed) => new URLSearchParams(location.hash.slice(1)).get("text") === typed, text);
+const at = (name, hash = "#rule=trained") => `${address}${name}/${hash}`;
+const ready = (page) => page.waitForFunction(() => / ms$/.test(document.getElementById("status").textContent), null, { timeout: 60000 });
+const examples = (name) => JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).graph.examples;
+const traced = async (page) => JSON.parse(readFileSync(await save(page, () => page.click("#save-json"))));
 
-/* Type a text, which ends with its question, and wait for the answer. */
-async function type(page, text) {
-  const lines = text.split("\n").map((line) => line.replace(/^\d+ /, "")), question = lines.pop();
-  await page.fill("#text", lines.join("\n"));
-  await page.fill("#question", question);
-  await computed(page, [...lines, ...(lines.length ? [] : [""]), question].join("\n"));
+/* Do something that asks for an answer, and wait until it is drawn. */
+async function answered(page, act) {
+  await page.evaluate(() => { document.getElementById("status").textContent = ""; });
+  await act();
+  await ready(page);
 }
+const type = (page, text) => answered(page, () => page.fill("#text", text));
+const open = (page, state) => answered(page, () => page.evaluate((hash) => { location.hash = hash; }, `${new URLSearchParams(state)}`));
 
 test("a story has the answer of ut predict and the trace of the package", async (t) => {
   const many = Array.from({ length: 100 }, (_, i) => `${i + 1} ${["Clara", "Boris"][i % 2]} went to the ${["cellar", "attic", "garage"][i % 3]}`);
-  const texts = [...examples("demo").map(({ text }) => text),
+  const known = examples("demo"), texts = [...known.map(({ text }) => text),
     "1 Clara, walked to the Cellar.\n2 zorro SAW \"it\"\n3 Clara grabbed the letter!\n4 Where is the letter?",
     "1 where is <script>alert(1)</script>?", [...many, "101 where is boris?"].join("\n")];
   const { traces, answers } = python(["tests/browser/traces.py", "demo"], JSON.stringify(texts));
@@ -37,46 +37,104 @@ test("a story has the answer of ut predict and the trace of the package", async 
     await ready(page);
     const spent = [];
     for (const [i, text] of texts.entries()) {
-      await type(page, text);
+      if (known[i]) await open(page, { set: "examples of the test", number: i, rule: "trained" });
+      else await type(page, text);
       const found = await traced(page), { right, sides: [{ supports }] } = found;
       assert.equal(found.answer, answers[i]);
       const [encoder] = traces[i].sides;
       assertTraces(found, { ...traces[i], right, sides: [{ ...encoder, supports }] });
-      assert.equal(right, examples("demo")[i]?.right ?? null);
-      assert.deepEqual(supports, examples("demo")[i]?.supports ?? []);
-      assert.ok((await page.textContent("#drawn .answer")).startsWith(answers[i]));
-      spent.push(Number((await page.textContent("#time")).match(/([\d.]+) ms/)[1]));
+      assert.equal(right, known[i]?.right ?? null);
+      assert.deepEqual(supports, known[i]?.supports ?? []);
+      assert.ok((await page.textContent("#traces .answer")).startsWith(answers[i]));
+      spent.push(parseFloat(await page.textContent("#status")));
     }
-    const short = spent.slice(0, examples("demo").length).sort((a, b) => a - b);
-    t.diagnostic(`${short[short.length >> 1]} ms a story of 8 facts (median), ${spent.at(-1)} ms one of 100`);
+    const short = spent.slice(0, known.length).sort((a, b) => a - b);
+    t.diagnostic(`${short[short.length >> 1]} ms a story of 8 facts (median), ${spent.at(-1)} ms one of 100, to the trace`);
   });
 });
+
+test("a depth gives the answer and the trace of the package", async () => {
+  const story = examples("demo")[1].text, board = examples("sudoku")[0].text, asked = {
+    demo: [{ max_steps: 1 }, { max_steps: 3 }, { exit: "confidence:0.8727" }, { exit: "confidence:0.2" }, { exit: "output_change:0.0127" },
+      { exit: "confidence:0.9995", max_steps: 2 }].map((depth) => ({ text: story, ...depth })),
+    sudoku: [{ max_steps: 1 }, { max_steps: 7 }].map((depth) => ({ text: board, ...depth })) };
+  for (const [name, questions] of Object.entries(asked)) {
+    const { traces, answers } = python(["tests/browser/traces.py", name], JSON.stringify(questions));
+    await visit(browser, at(name), async (page) => {
+      await ready(page);
+      const { rules } = JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).models[0];
+      for (const [i, { text, max_steps: steps, exit }] of questions.entries()) {
+        const [rule, value] = exit?.split(":") ?? ["trained"];
+        await open(page, { text, rule, ...(steps && { steps }), ...(exit && { threshold: rules[rule].indexOf(Number(value)) }) });
+        const found = await traced(page);
+        assert.equal(found.answer, answers[i], JSON.stringify(questions[i]));
+        assertTraces(found, traces[i], JSON.stringify(questions[i]));
+      }
+    });
+  }
+});
+
+test("the dial is used by hand, and says what it does not offer", async () => {
+  await visit(browser, at("demo", ""), async (page) => {
+    await ready(page);
+    assert.equal(await page.inputValue("#rule"), "calibrated");
+    await answered(page, () => page.selectOption("#rule", "confidence"));
+    await answered(page, () => slide(page.locator("#threshold"), 12));
+    assert.match(await page.textContent(".dial"), /0\.8727/);
+    await answered(page, () => slide(page.locator("#max-steps"), 1));
+    assert.equal(await page.locator("#traces output").first().textContent(), "1 of 1");
+    assert.match(await page.textContent(".dial .note"), /More than 4 steps, or an exit by the change of states: `ut explore demo`/);
+    await page.click("#tab-test");
+    await page.getByText("The whole test: `ut explore demo` has it.").waitFor();
+  });
+  await visit(browser, at("sudoku"), async (page) => {
+    await ready(page);
+    assert.deepEqual(await page.locator("#rule option").allTextContents(), ["after the last step"]);
+    assert.match(await page.textContent(".dial .note"), /Positions that stop alone, which changes what others read/);
+  });
+});
+
+test("pictures and the page are saved, and the page opens from a disk", () => visit(browser, at("demo"), async (page) => {
+  await ready(page);
+  const svg = readFileSync(await save(page, () => page.getByRole("button", { name: "as SVG" }).first().click()), "utf8");
+  assert.match(svg, /^<svg[^]*<text[^]*<\/svg>$/);
+  const png = readFileSync(await save(page, () => page.getByRole("button", { name: "as PNG" }).first().click()));
+  assert.deepEqual([...png.subarray(1, 4)], [..."PNG"].map((letter) => letter.charCodeAt(0)));
+  assert.ok(png.readUInt32BE(16) >= 500, "pixels of width");
+  await type(page, "1 Clara went to the </script><script>alert(1)</script>\n2 where is clara?");
+  const answer = await page.textContent("#traces .answer"), file = await save(page, () => page.click("#save-html"));
+  await visit(browser, pathToFileURL(file).href, async (saved) => {
+    await saved.waitForSelector("main svg");
+    assert.equal(await saved.textContent("main .answer"), answer);
+    await slide(saved.getByLabel("step", { exact: true }), 1);
+  });
+}));
 
 test("what is typed is shown as text", () => visit(browser, at("demo"), async (page) => {
   await ready(page);
   await type(page, "\"><img src=x onerror=alert(1)>\n<script>alert(1)</script> 'quoted' \"twice\"\nwhere is </script>?");
-  const unknown = await page.textContent("#drawn .unknown");
+  const unknown = await page.textContent("#traces .unknown");
   for (const word of ["<script>alert(1)</script>", "'quoted'", "\"twice\"", "</script>"]) assert.ok(unknown.includes(word), unknown);
-  assert.equal(await page.locator("#drawn img, #drawn script").count(), 0);
+  assert.equal(await page.locator("#traces img, #traces script").count(), 0);
 }));
 
 test("the slider, the mark and the address show a step, by keyboard alone", () => visit(browser, at("demo"), async (page) => {
   await ready(page);
-  const slider = page.getByLabel("step", { exact: true }), shown = () => page.textContent("#drawn output");
-  await page.focus("#question");
-  for (let i = 0; i < 9 && !(await slider.evaluate((one) => one === document.activeElement)); i++) await page.keyboard.press("Tab");
+  const slider = page.getByLabel("step", { exact: true }), shown = () => page.textContent("#traces output");
+  await page.focus("#text");
+  for (let i = 0; i < 20 && !(await slider.evaluate((one) => one === document.activeElement)); i++) await page.keyboard.press("Tab");
   await page.keyboard.press("Home");
   assert.equal(await shown(), "1 of 4");
   await page.keyboard.press("ArrowRight");
   assert.equal(await shown(), "2 of 4");
   const map = page.locator("svg[tabindex='0']");
   await map.focus();
-  const before = await page.textContent("#drawn .said");
+  const before = await page.textContent("#traces .said");
   await page.keyboard.press("ArrowUp");
-  assert.notEqual(await page.textContent("#drawn .said"), before);
+  assert.notEqual(await page.textContent("#traces .said"), before);
   const box = await map.boundingBox();
   await page.mouse.move(box.x + box.width * 0.7, box.y + 30);
-  assert.match(await page.textContent("#drawn .said"), /looks at “.+”: weight \d\.\d{3}/);
+  assert.match(await page.textContent("#traces .said"), /looks at “.+”: weight \d\.\d{3}/);
   await slide(slider, 3);
   const link = page.url();
   await page.goto("about:blank");
@@ -87,12 +145,12 @@ test("the slider, the mark and the address show a step, by keyboard alone", () =
 
 test("a mistake is named and the last answer stays", () => visit(browser, at("demo"), async (page) => {
   await ready(page);
-  const answer = await page.textContent("#drawn .answer");
-  await page.fill("#question", "");
+  const answer = await page.textContent("#traces .answer");
+  await page.fill("#text", "");
   await page.getByText("Type a question.").waitFor();
-  await page.fill("#question", "where is the letter that Clara took to the cellar?");
+  await page.fill("#text", "where is the letter that Clara took to the cellar?");
   await page.getByText("has 10 words; a fact has at most 7").waitFor();
-  assert.equal(await page.textContent("#drawn .answer"), answer);
+  assert.equal(await page.textContent("#traces .answer"), answer);
 }));
 
 test("a board has the answer of ut predict and the trace of the package", async (t) => {
@@ -101,17 +159,19 @@ test("a board has the answer of ut predict and the trace of the package", async 
   await visit(browser, at("sudoku"), async (page) => {
     await ready(page);
     for (const [i, text] of texts.entries()) {
-      await page.fill("#text", text.match(/.{6}/g).join("\n"));
-      await computed(page, text.match(/.{6}/g).join("\n"));
+      if (known[i]) await open(page, { set: "examples of the test", number: i });
+      else await type(page, text.match(/.{6}/g).join("\n"));
       const found = await traced(page);
       assert.equal(found.answer, answers[i]);
       assertTraces(found, { ...traces[i], right: found.right });
       assert.equal(found.right, known[i]?.right ?? null);
     }
-    t.diagnostic(await page.textContent("#time"));
-    const board = () => page.locator("#drawn figure").first().locator("svg").last().textContent(), last = await board();
+    t.diagnostic(await page.textContent("#status"));
+    const board = () => page.locator("#traces figure").first().locator("svg").last().textContent(), last = await board();
     await slide(page.getByLabel("step", { exact: true }), 1);
     assert.notEqual(await board(), last);
+    await answered(page, () => page.locator("#board input").first().fill("1"));
+    assert.match((await traced(page)).answer, /^1/);
     for (const [text, message] of [["12", "A board of 2 cells; expected 36"], ["7".repeat(36), "“7” in the board"], [`11${".".repeat(34)}`, "The digit 1 twice in row 1"]]) {
       await page.fill("#text", text);
       await page.getByText(message).waitFor();

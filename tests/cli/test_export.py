@@ -101,11 +101,16 @@ def test_a_page_has_files_of_its_own_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(web_page, "load_task", missing)
     web_page.write_web_page(page, open_run(Path("demo")), runtime=runtime)
     about = json.loads((page / "page.json").read_text())
-    assert (about["labels"][0], about["max_steps"], about["examples"]) == ("attic", 4, [])
+    (model,), graph = about["models"], about["graph"]
+    assert (graph["labels"][0], model["max_steps"], graph["examples"]) == ("attic", 4, [])
+    assert (model["sets"], model["first"]) == ({}, None)
+    assert (graph["calibrated"], [*model["rules"]]) == ({"exit": "confidence:0.8727"}, ["output_change", "confidence"])
+    assert graph["place"] in (page / "saved.html").read_text()
     html = (page / "index.html").read_text()
-    scripts = "".join((page / name).read_text() for name in ("web_page.js", "draw.js", "graph_trace.js"))
+    scripts = "".join((page / name).read_text() for name in ("page.js", "draw.js", "backend.js", "graph_trace.js"))
     named = {*re.findall(r'src="([^"]+)"', html), *re.findall(r'from "\./([^"]+)"', scripts)}
-    assert {"d3.min.js", "web_page.js", "draw.js", "graph_trace.js"} < named
+    named |= {*re.findall(r'<link rel="stylesheet" href="([^"]+)"', html), *re.findall(r'fetch\("([^"]+)"', scripts)}
+    assert {"d3.min.js", "page.css", "page.js", "draw.js", "backend.js", "graph_trace.js", "saved.html"} < named
     assert named - {path.name for path in page.iterdir()} == {"ort.wasm.bundle.min.js"}
     assert (page / "one.js").is_file()
 

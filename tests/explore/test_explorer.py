@@ -27,8 +27,9 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import TESTS, evaluate
 from universal_transformer.evaluation.pipeline import Pipeline
-from universal_transformer.explore.explorer import FILES, Explored, Explorer
+from universal_transformer.explore.explorer import CARD, FILES, Explored, Explorer
 from universal_transformer.explore.input_trace import trace_input
+from universal_transformer.explore.page_model import same_test
 from universal_transformer.rules import Exit
 from universal_transformer.serve import guard
 from universal_transformer.serve.engine import Engine
@@ -130,6 +131,28 @@ def test_a_test_example_opens_as_if_it_were_typed(server):
         assert again["answer"] == trace["answer"]
     assert ask(server, set="test", number=10**6).status == 404
     assert ask(server, set="other", number=0).status == 404
+
+
+def test_a_model_without_its_data_opens_what_it_brings():
+    engine = Engine(stories(), Limits(rows=1, queue=8))
+    explored = Explored("tiny", engine, None, "no data", [STORY])
+    with running(Explorer([explored]).app()) as port:
+        alone = Address(port, engine)
+        about = alone.get("/api/models").json
+        assert (about["models"][0]["sets"], about["models"][0]["first"]) == ({CARD: 1}, [CARD, 0])
+        assert not about["same_test"]
+        found = ask(alone, set=CARD, number=0).json
+        assert found == ask(alone, text=STORY).json
+        assert found["trace"]["right"] is None
+        assert ask(alone, set=CARD, number=1).message == "no data"
+
+
+def test_two_models_have_one_test_where_its_inputs_are_equal(server):
+    task, other = story_task(), StoriesData(train_stories=30, validation_stories=2, test_stories=5, seed=1).load()
+    assert server.get("/api/models").json["same_test"]
+    assert same_test((task, task.codec), (story_task(), task.codec))
+    assert not same_test((task, task.codec), (other, other.codec))
+    assert not same_test((None, task.codec), (None, task.codec))
 
 
 def test_unknown_words_are_named(server):

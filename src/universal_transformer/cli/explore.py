@@ -14,6 +14,7 @@ from universal_transformer.cli.serve import check_packages, listen, run_server
 from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MODEL
+from universal_transformer.pretrained_models import is_pretrained
 from universal_transformer.serve.limits import Limits
 from universal_transformer.typed import Range
 
@@ -56,19 +57,22 @@ class Explore(OnData, OfRun):
         from universal_transformer.evaluation.calibration import calibrated, written_freely
         from universal_transformer.evaluation.pipeline import Pipeline
         from universal_transformer.explore.explorer import Explored
+        from universal_transformer.pretrained_models.card import read_card
         from universal_transformer.runs.opened import open_run, open_with_task
         from universal_transformer.serve.engine import Engine
 
-        task, obstacle = None, ""
+        task, obstacle, samples = None, "", list[str]()
         try:
             run, task = open_with_task(Path(name), data_dir=self.data_dir, device="cpu")
         except UserError as error:
-            run, obstacle = open_run(Path(name)), f"no test: {error}"
-            note(f"ut: {name}: {obstacle}")
+            run, obstacle = open_run(Path(name)), f"The test of {name} is not here: {error}."
+            note(f"ut: {obstacle}")
+            if is_pretrained(run.folder):
+                samples.append(read_card(run.folder).example[0])
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
         options, found = calibrated(
             run.folder, DecodingOptions(), model=run.folder / MODEL, unlike=written_freely(run.model.config)
         )
         engine = Engine(Pipeline(run.model, run.codec, options, found), LIMITS)
-        return Explored(run.folder.resolve().name, engine, task, obstacle)
+        return Explored(run.folder.resolve().name, engine, task, obstacle, samples)

@@ -17,13 +17,12 @@ from starlette.routing import Route
 from universal_transformer.data.example import NO_CLASS, Example, ids_of, size
 from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.errors import UserError, refuse
-from universal_transformer.evaluation.settings import served
+from universal_transformer.errors import refuse
 from universal_transformer.explore.calls import StreamCall, TestCall, TraceCall
-from universal_transformer.explore.saved_page import TRACES, asset, page_without_traces
+from universal_transformer.explore.page_model import page_model, same_test
+from universal_transformer.explore.saved_page import SCRIPTS, TRACES, asset, page_without_traces
 from universal_transformer.explore.story import CONTINUATION, PROMPT, SHOWN
 from universal_transformer.files import decode_json
-from universal_transformer.rules import stops_at
 from universal_transformer.serve.app import answered, error_event, routed
 from universal_transformer.serve.completions import Chosen, event_of, fields_of
 from universal_transformer.serve.engine import Engine
@@ -39,13 +38,16 @@ POLICY = {
 FILES = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    **{f"/{name}": (name, "text/javascript") for name in ("page.js", "draw.js", "d3.min.js", "plot.umd.min.js")},
+    "/backend.js": ("server_backend.js", "text/javascript"),
+    **{f"/{name}": (name, "text/javascript") for name in ("page.js", *SCRIPTS.values())},
 }
 """Path -> file and its type; there are no others."""
 MOST_NEW = 400
 """Tokens that an answer may have at most, where a number is asked for."""
 LOOKED_AT = 200
 """Test examples among which the first input is looked for."""
+CARD = "the card of the model"
+"""The set of the inputs that a model brings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +80,20 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """A model, and the test of its run; without a task ``obstacle`` says why there is none."""
+    """A model and the test of its run. Without a task ``obstacle`` says why, and ``samples`` are inputs to open."""
 
     name: str
     engine: Engine
     task: Task | None = None
     obstacle: str = ""
+    samples: Sequence[str] = ()
+
+    @property
+    def sets(self) -> dict[str, int]:
+        """How many examples each set has that the page opens."""
+        if self.task is None:
+            return {CARD: len(self.samples)} if self.samples else {}
+        return {name: len(examples) for name, examples in self.task.test.items()}
 
     def options(self, asked: AskedTrace, *, most: int | None) -> DecodingOptions:
         """The depth that is asked for, and at most so many new tokens; UserError where these do not fit the model."""
@@ -98,14 +108,15 @@ class Explored:
         """The input that is asked for. A test example is read as if its text were typed, where it is a text."""
         codec, pipeline = self.engine.pipeline.codec, self.engine.pipeline
         refuse(((asked.text is None) == (asked.set is None), "text, set: expected one of them"))
-        if asked.text is not None:
-            typed = pipeline.example(asked.text, 1)
-            refuse((typed is None and not codec.target.continues, "an empty text; expected input"), at="text")
-            return Given(asked.text, Example(source=(), target=()) if typed is None else typed, None)
-        examples = () if self.task is None else self.task.test.get(asked.set or "", ())
-        if asked.number >= len(examples):
+        if asked.set is not None and asked.number >= self.sets.get(asked.set, 0):
             raise HTTPException(404, self.obstacle or "no such test example")
-        example = examples[asked.number]
+        text = self.samples[asked.number] if self.task is None and asked.set else asked.text
+        if text is not None:
+            typed = pipeline.example(text, 1)
+            refuse((typed is None and not codec.target.continues, "an empty text; expected input"), at="text")
+            return Given(text, Example(source=(), target=()) if typed is None else typed, None)
+        assert self.task is not None
+        example = self.task.test[asked.set or ""][asked.number]
         if codec.target.continues:
             prompt = ids_of(example.target)[: max(1, min(PROMPT, len(ids_of(example.target)) // 2))]
             return Given(codec.render(prompt), replace(example, target=prompt), None)
@@ -119,8 +130,9 @@ class Explored:
 
     def first(self) -> tuple[str, int] | None:
         """The test example that the page begins with: of facts, the one with the most supporting facts that fits."""
-        sets = {} if self.task is None else self.task.test
-        for name, examples in sets.items():
+        if self.task is None:
+            return (CARD, 0) if self.samples else None
+        for name, examples in self.task.test.items():
             some = [examples[number] for number in range(min(LOOKED_AT, len(examples)))]
             if some:
                 fits = [(len(each.source) in SHOWN, len(each.supports), -number) for number, each in enumerate(some)]
@@ -130,27 +142,9 @@ class Explored:
     def about(self) -> dict[str, Any]:
         """What the page says of the model and offers of its depth."""
         pipeline = self.engine.pipeline
-        config, codec, task = pipeline.model.config, pipeline.codec, self.task
-        try:
-            rules = {rule: [each.value for each in settings] for rule, settings in served(pipeline.model).items()}
-        except UserError:
-            rules = {}
-        return {
-            "name": self.name,
-            "view": {"form": "tokens"} if codec.target.continues else codec.source.view,
-            "several_lines": codec.source.several_lines,
-            "writes": config.decodes,
-            "reads_files": bool(codec.source.suffixes),
-            "max_steps": config.max_steps,
-            "most_steps": config.max_steps if not config.step.tied else 2 * config.max_steps + 2,
-            "halts": config.halts,
-            "threshold": stops_at(config.halting) if config.halts else None,
-            "calibration": bool(pipeline.options.depth.chosen),
-            "rules": rules,
-            "sets": {} if task is None else {name: len(examples) for name, examples in task.test.items()},
-            "obstacle": self.obstacle,
-            "first": self.first(),
-        }
+        found = page_model(self.name, pipeline.model, pipeline.codec)
+        found |= {"calibration": bool(pipeline.options.depth.chosen), "sets": self.sets, "first": self.first()}
+        return found | {"obstacle": self.obstacle}
 
 
 def _ended(target: Any, codec: Any) -> Any:
@@ -167,7 +161,9 @@ class Explorer:
     async def about(self, request: Request) -> Response:
         """``GET /api/models``."""
         del request
-        return JSONResponse({"models": [each.about() for each in self.models], "most_new": MOST_NEW})
+        alike = len(self.models) > 1 and same_test(*[(each.task, each.engine.pipeline.codec) for each in self.models])
+        found = {"models": [each.about() for each in self.models], "most_new": MOST_NEW, "same_test": alike, "note": ""}
+        return JSONResponse(found)
 
     async def trace(self, request: Request) -> Response:
         """``POST /api/trace``: the text of the input and its trace."""

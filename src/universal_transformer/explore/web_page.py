@@ -9,11 +9,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.explore.saved_page import ASSETS, SCRIPTS
+from universal_transformer.evaluation.calibration import calibrated
+from universal_transformer.explore.page_model import page_model
+from universal_transformer.explore.saved_page import ASSETS, SCRIPTS, TRACES, asset, page_without_traces
 from universal_transformer.explore.story import choose_examples
 from universal_transformer.files import show_path, write_json
-from universal_transformer.rules import stops_at
+from universal_transformer.manifest import MODEL
 from universal_transformer.runs.opened import Run, load_task
 
 VERSION = "1.30.0"
@@ -24,8 +27,15 @@ RUNTIME = {
 """Files of onnxruntime-web `VERSION`, and their SHA-256."""
 FORMS = ("facts", "board")
 """The views whose texts the page turns into ids (`assets/graph_trace.js`)."""
-PAGE = ("web_page.js", "graph_trace.js", *SCRIPTS.values(), "d3.LICENSE", "plot.LICENSE")
-EXAMPLES = 6
+PAGE = ("page.css", "page.js", "graph_trace.js", *SCRIPTS.values(), "d3.LICENSE", "plot.LICENSE")
+COPIED = {name: name for name in PAGE} | {"graph_backend.js": "backend.js"}
+"""File of the page -> its name in the folder."""
+POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'self'
+ 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src data: blob:; connect-src 'self'">
+"""
+EXITS = ("output_change", "confidence")
+"""Exits that follow from the outputs of the graph where all positions stop together (`assets/graph_trace.js`)."""
+EXAMPLES, SET = 6, "examples of the test"
 LONGEST = 400
 """Positions of a story where the model sets no limit: their attention is what a browser can hold."""
 
@@ -54,23 +64,58 @@ def write_web_page(folder: Path, run: Run, *, runtime: list[Path]) -> None:
     """Write what the page needs beside the graph, which is `model.onnx`, into `folder`."""
     config, codec = run.model.config, run.codec
     longest = config.coordinates.max_positions if config.coordinates.position == "learned" else LONGEST
-    about = {
-        "model": run.folder.resolve().name,
-        "view": codec.source.view,
+    examples = _examples(run)
+    shown, depth = _page_model(run)
+    shown |= {"sets": {SET: len(examples)} if examples else {}, "first": (SET, 0) if examples else None}
+    graph = {
         "labels": [codec.render([index]) for index in range(config.vocabulary.num_classes or 0)],
-        "max_steps": config.max_steps,
-        "halting": config.halts,
-        "threshold": stops_at(config.halting) if config.halts else None,
         "blocks": config.step.blocks,
         "longest": min(longest, LONGEST),
-        "examples": _examples(run),
+        "examples": examples,
+        "calibrated": depth,
+        "place": TRACES,
+        "untested": f"The whole test: `ut explore {shown['name']}` has it.",
     }
-    write_json(folder / "page.json", about)
-    shutil.copyfile(ASSETS / "web_page.html", folder / "index.html")
-    for name in PAGE:
-        shutil.copyfile(ASSETS / name, folder / name)
+    note = "The model runs in this browser. Nothing that you type leaves it."
+    page = {"models": [shown], "graph": graph, "most_new": 1, "same_test": False, "note": note}
+    write_json(folder / "page.json", page)
+    html, mark = asset("page.html"), '<meta name="color-scheme"'
+    (folder / "index.html").write_text(html.replace(mark, POLICY + mark), encoding="utf-8")
+    (folder / "saved.html").write_text(page_without_traces(), encoding="utf-8")
+    for name, written in COPIED.items():
+        shutil.copyfile(ASSETS / name, folder / written)
     for path in runtime:  # not every server knows the ending mjs
         shutil.copyfile(path, (folder / path.name).with_suffix(".js" if path.suffix == ".mjs" else path.suffix))
+
+
+def _page_model(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the page offers of the depth: what the outputs of the graph, which has made all steps, allow; and the depth
+    that the run was calibrated to, if that is one of these.
+
+    A position that stops changes what others read. A depth is exact, then, only where all positions stop together.
+    """
+    name, config = run.folder.resolve().name, run.model.config
+    found, command = page_model(name, run.model, run.codec), f"`ut explore {name}` has it."
+    together = config.architecture == "classifier" and not config.halts
+    rules = {rule: found["rules"][rule] for rule in EXITS if together and rule in found["rules"]}
+    if config.halts:
+        limits = (
+            "Another depth: a position that halts at another step changes what others read, so that the graph must run"
+        )
+        limits += f" again. {command}"
+    elif together:
+        limits = f"More than {config.max_steps} steps, or an exit by the change of states: {command}"
+    else:
+        limits = f"Positions that stop alone, which changes what others read: {command}"
+    least = config.max_steps if config.halts else 1
+    options, _ = calibrated(run.folder, DecodingOptions(), model=run.folder / MODEL)
+    depth: dict[str, Any] = {}
+    if options.exit is not None and options.exit.kind in rules:
+        depth = {"exit": str(options.exit)}
+    elif options.max_steps is not None and not config.halts:
+        depth = {"max_steps": options.max_steps}
+    found |= {"rules": rules, "least_steps": least, "most_steps": config.max_steps, "limits": limits}
+    return found | {"calibration": bool(depth), "obstacle": ""}, depth
 
 
 def _examples(run: Run) -> list[dict[str, Any]]:
