@@ -7,6 +7,7 @@ from functools import partial
 from paper.tasks import execute
 from paper.tasks.agreement import AgreementData
 from paper.tasks.lambada import LambadaData, ReadingData
+from paper.tasks.pieces import PiecesData
 from paper.tasks.translation import TranslationData
 from universal_transformer.presets import SIZES
 from universal_transformer.recipes import MAIN, RECIPES
@@ -55,6 +56,11 @@ def agreement_more_text() -> RunConfig:
 def lambada() -> RunConfig:
     """The last word of a passage, by a language model on novels (table 3; `ut data fetch lambada`, `novels`)."""
     return start("lambada", LambadaData(), _ON_NOVELS)
+
+
+def lambada_pieces() -> RunConfig:
+    """The last word of a passage as a sequence of parts of words, by a language model on novels (table 3)."""
+    return start("lambada-pieces", PiecesData(), _SIX_STEPS, _longer(minutes=180.0))
 
 
 def lambada_reading() -> RunConfig:
@@ -135,7 +141,7 @@ STUDY = family(
 )
 
 _LANGUAGE = named(agreement, lambada, lambada_reading)
-_LONGER = named(agreement_more_text)
+_LONGER = named(agreement_more_text, lambada_pieces)
 _BASES = {**_LANGUAGE, **_LONGER, **named(multi30k, wmt14, wmt_news), **execute.COLUMNS}
 _PROGRAMS = {name: execute.COLUMNS[name] for name in ("lte-program", "lte-control", "lte-addition")}
 """Bases that post-norm learns better with half of their learning rate (notebook/README.md)."""
@@ -144,7 +150,7 @@ _MORE = (*_COMPARED, *_LONGER, "wmt-news")
 BASES_OF = {
     "lstm": (*_LANGUAGE, *_LONGER, *execute.COLUMNS),
     "transformer": (*_MORE, "wmt14"),
-    "transformer-small": (*_MORE, "wmt14"),
+    "transformer-small": (*(name for name in _MORE if name != "lambada-pieces"), "wmt14"),
     "ut-halting": _MORE,
     "ut-halting-2x": _COMPARED,
     "ut-post-norm": [name for name in _BASES if name not in {**_PROGRAMS, **_LONGER}],

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-import paper.fixed_length  # noqa: F401  registers a metric from outside the package
+import paper.fixed_length
+import paper.last_word_pieces  # noqa: F401  both register a metric from outside the package
+from paper.tasks.pieces import Pieces
 from paper.tasks.words import Words
 from small_pictures import write_digits
 from small_task_models import letters, model_for
 from universal_transformer.data.example import Example
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import Goal
@@ -68,6 +71,13 @@ def words(folder):
     return Task("words", codec, examples, examples[:6], {"test": examples[:6]}, "perplexity")
 
 
+def pieces(folder):
+    texts = [f"the {'abcd'[n % 4]}x b{n}" for n in range(12)]
+    side = Pieces(Tokenizer.train(texts, kind="bpe", vocabulary_size=270), block_length=12)
+    examples = [Example(source=(), target=side.of_words(text.split())) for text in texts]
+    return Task("pieces", Codec.shared(side), examples, examples[:6], {"test": examples[:6]}, "last_word_pieces")
+
+
 def cells(folder):
     examples = [Example(source=(4 + n % 3, 5, 6), target=(1 + n % 2, 2, 0)) for n in range(12)]
     fields = {"architecture": "tagger", "inputs.kind": "tokens", "vocabulary.size": 12, "vocabulary.num_classes": 3}
@@ -110,7 +120,7 @@ TASKS = {
     "error": stories, "accuracy": stories, "classes": stories, "labels": labels, "positions": cells, "tags": cells,
     "sequence": copying, "fixed_length": copying, "words": copying, "characters": pairs, "phonemes": pairs,
     "bleu": pairs, "rouge": pairs, "brackets": trees, "perplexity": words, "last_word": words, "ranking": words,
-    "intensities": pictures, "actions": actions, "plans": plans, "frames": frames,
+    "last_word_pieces": pieces, "intensities": pictures, "actions": actions, "plans": plans, "frames": frames,
 }  # fmt: skip
 """A task for each metric: a metric without one fails `test_every_metric_has_a_task`."""
 

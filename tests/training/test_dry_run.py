@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import forked
 from configs import config_of, recipe_configs, with_fields
-from paper.tasks import AgreementData, LambadaData, LearningToExecuteData, ReadingData, TranslationData
+from paper.tasks import AgreementData, LambadaData, LearningToExecuteData, PiecesData, ReadingData, TranslationData
 from universal_transformer.baselines.baseline_config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import main, train
 from universal_transformer.data.batch import Batch
@@ -70,6 +70,7 @@ SOURCES = {
     AgreementData: "sva",
     LambadaData: "lambada",
     ReadingData: "lambada",
+    PiecesData: "lambada",
     PicturesData: "mnist10k",
     CaptionsData: "mnist10k",
     VoiceData: "fsdd",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -15,6 +16,7 @@ from universal_transformer.evaluation.tensors import Called, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 PERPLEXITY = Score("perplexity", "perplexity", 2, "low")
+BITS = Score("bits_per_character", "bits per character", 3, "low")
 _LARGEST_EXPONENT = 700.0  # of a number in double precision
 
 
@@ -25,7 +27,11 @@ class Perplexity(Metric):
     """
 
     architecture = "language_model"
-    shown = (PERPLEXITY, ACCURACY, Score("bits_per_character", "bits per character", 3, "low"))
+    shown: ClassVar[tuple[Score, ...]] = (
+        PERPLEXITY,
+        ACCURACY,
+        Score("bits_per_character", "bits per character", 3, "low"),
+    )
     decisive = "perplexity"
     trivial_answer = "the frequency of each token, whatever stands before it"
     chosen_by_loss = True
