@@ -29,11 +29,11 @@ STORY = """1 Mary moved to the bathroom
 7 Sandra journeyed to the bedroom
 8 Where is the football?\t\t4 6"""
 PICTURES = {
-    "explore_story": (["babi-halting"], {"text": STORY, "step": 3}, (1090, 960)),
-    "explore_board": (["sudoku"], {"set": "test", "number": 3, "step": 3}, (1240, 1010)),
-    "explore_output": (["addition"], {"text": "409677+102455"}, (1120, 840)),
-    "explore_test": (["demo"], {"view": "test", "rule": "calibrated"}, (1100, 760)),
-    "explore_two": (["demo", "--compare", "babi-halting"], {"set": "test", "number": 5}, (1270, 930)),
+    "explore_story": (["babi-halting"], {"text": STORY, "step": 3}, (1280, 1160)),
+    "explore_board": (["sudoku"], {"set": "test", "number": 3, "step": 3}, (1280, 1010)),
+    "explore_output": (["addition"], {"text": "409677+102455"}, (1280, 800)),
+    "explore_test": (["demo"], {"view": "test", "rule": "calibrated"}, (1280, 790)),
+    "explore_two": (["babi", "--compare", "babi-halting"], {"text": STORY, "rule2": "trained"}, (1280, 1250)),
 }
 """Name -> arguments of the command, state of the page, width and height."""
 READY = """/ ms$/.test(document.getElementById("status").textContent) &&

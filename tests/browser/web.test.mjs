@@ -83,14 +83,14 @@ test("the dial is used by hand, and says what it does not offer", async () => {
     assert.match(await page.textContent(".dial"), /0\.8727/);
     await answered(page, () => slide(page.locator("#max-steps"), 1));
     assert.equal(await page.locator("#traces output").first().textContent(), "1 of 1");
-    assert.match(await page.textContent(".dial .note"), /More than 4 steps, or an exit by the change of states: `ut explore demo`/);
+    assert.match(await page.textContent(".dial .note"), /Only in `ut explore demo`: more than 4 steps, and an exit by the change of states\./);
     await page.click("#tab-test");
-    await page.getByText("The whole test: `ut explore demo` has it.").waitFor();
+    await page.getByText("Only in `ut explore demo`.", { exact: true }).waitFor();
   });
   await visit(browser, at("sudoku"), async (page) => {
     await ready(page);
     assert.deepEqual(await page.locator("#rule option").allTextContents(), ["after the last step"]);
-    assert.match(await page.textContent(".dial .note"), /Positions that stop alone, which changes what others read/);
+    assert.match(await page.textContent(".dial .note"), /Only in `ut explore sudoku`: more than 16 steps, and cells that stop alone/);
   });
 });
 

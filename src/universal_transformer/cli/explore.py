@@ -65,10 +65,12 @@ class Explore(OnData, OfRun):
         try:
             run, task = open_with_task(Path(name), data_dir=self.data_dir, device="cpu")
         except UserError as error:
-            run, obstacle = open_run(Path(name)), f"The test of {name} is not here: {error}."
-            note(f"ut: {obstacle}")
+            run, obstacle = open_run(Path(name)), f"{error}."
+            note(f"ut: {name}: no test: {error}")
             if is_pretrained(run.folder):
-                samples.append(read_card(run.folder).example[0])
+                card = read_card(run.folder)
+                obstacle += f" Its data: {card.data}."
+                samples.append(card.example[0])
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
         options, found = calibrated(

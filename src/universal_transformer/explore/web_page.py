@@ -74,7 +74,7 @@ def write_web_page(folder: Path, run: Run, *, runtime: list[Path]) -> None:
         "examples": examples,
         "calibrated": depth,
         "place": TRACES,
-        "untested": f"The whole test: `ut explore {shown['name']}` has it.",
+        "untested": f"Only in `ut explore {shown['name']}`.",
     }
     note = "The model runs in this browser. Nothing that you type leaves it."
     page = {"models": [shown], "graph": graph, "most_new": 1, "same_test": False, "note": note}
@@ -95,18 +95,15 @@ def _page_model(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     A position that stops changes what others read. A depth is exact, then, only where all positions stop together.
     """
     name, config = run.folder.resolve().name, run.model.config
-    found, command = page_model(name, run.model, run.codec), f"`ut explore {name}` has it."
-    together = config.architecture == "classifier" and not config.halts
+    found, together = page_model(name, run.model, run.codec), config.architecture == "classifier" and not config.halts
     rules = {rule: found["rules"][rule] for rule in EXITS if together and rule in found["rules"]}
     if config.halts:
-        limits = (
-            "Another depth: a position that halts at another step changes what others read, so that the graph must run"
-        )
-        limits += f" again. {command}"
+        missing = "another depth than that of training, with which a position halts at another step"
     elif together:
-        limits = f"More than {config.max_steps} steps, or an exit by the change of states: {command}"
+        missing = f"more than {config.max_steps} steps, and an exit by the change of states"
     else:
-        limits = f"Positions that stop alone, which changes what others read: {command}"
+        missing = f"more than {config.max_steps} steps, and cells that stop alone"
+    limits = f"Only in `ut explore {name}`: {missing}."
     least = config.max_steps if config.halts else 1
     options, _ = calibrated(run.folder, DecodingOptions(), model=run.folder / MODEL)
     depth: dict[str, Any] = {}

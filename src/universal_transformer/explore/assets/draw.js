@@ -22,7 +22,7 @@ const STYLE = `
 .ut { font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .ut h3 { font-size: 16px; margin: 0 0 4px; } .ut p { margin: 2px 0 8px; }
 .ut .panels { display: flex; flex-wrap: wrap; gap: 14px; align-items: flex-start; }
-.ut figure { margin: 0; padding: 12px 14px; border: 1px solid #8886; border-radius: 10px; max-width: 100%;
+.ut figure { margin: 0; min-width: 300px; padding: 12px 14px; border: 1px solid #8886; border-radius: 10px; max-width: 100%;
   box-sizing: border-box; overflow: auto; max-height: 86vh; }
 .ut .note { font-size: 13.5px; opacity: .8; margin: 4px 0 0; } .ut .said { min-height: 1.5em; }
 .ut figure .note { width: 0; min-width: 100%; }
@@ -125,7 +125,8 @@ function decoded(attention) {
 const layerOf = (read, step, block) => Math.min(read.layers - 1, read.blocks
   ? (step - 1) * read.blocks + Math.min(block, read.blocks - 1) : step - 1);
 const ramp = (label, top = 1) => Plot.legend({ color: { type: "linear", interpolate: d3.interpolateCividis,
-  domain: [0, top], label }, width: 240, style: { background: "none" } });
+  domain: [0, top], label }, width: 260, height: 54, marginTop: 20, marginBottom: 20,
+  style: { background: "none", fontSize: "12px" } });
 
 function answerOf(trace, view) {
   const box = make("div", { className: "answer" }, ...view.answer(trace));
@@ -326,9 +327,8 @@ have `editor(view, field)`, an element that writes into a text field, with utSho
 */
 
 const stepsOf = (trace, side, shown, rows) => ({ title: `Steps of ${rows[side.side]}`, name: `steps ${side.side}`,
-  note: !trace.halting ? "Every position makes all steps."
-    : "Colour: probability to halt at this step; the number: steps taken (N)."
-      + (side.supports.length ? " ★: supporting fact." : ""),
+  note: (trace.halting ? "Colour: probability to halt at this step; the number: steps taken (N)."
+    : "Every position makes all steps.") + (side.supports.length ? " ★: supporting fact." : ""),
   plot: (node) => {
     node.utStill = side.tokens.length > 130;  // too many cells to draw again at every step
     return stepMap(trace, side, side === trace.sides.at(-1), node.utStill ? shown.steps : shown.step());

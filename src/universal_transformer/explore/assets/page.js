@@ -11,7 +11,8 @@ import * as backend from "./backend.js";
 
 const $ = (id) => document.getElementById(id);
 const SHOWN = ["step", "head", "block", "matrix"], DIAL = ["steps", "rule", "threshold"], BOTH = "both";
-const STATE = ["text", "set", "number", "from", "most", "view", "tested", ...SHOWN, ...DIAL, ...DIAL.map((name) => name + 2)];
+const STATE = ["text", "set", "number", "from", "most", "view", "tested", ...SHOWN,
+  ...DIAL.flatMap((name) => [name, name + 2])];
 const RULES = { state_change: "when its state changes by less than",
   output_change: "when its prediction changes by less than",
   confidence: "when the model is surer than", halting_threshold: "when its halting probabilities sum to" };
@@ -105,8 +106,10 @@ function show() {
   for (const each of dials) each.show();
   $("most").value = state.most ?? "";
   $("tested").value = state.tested ?? (same_test ? BOTH : 0);
-  $("origin").textContent = [state.set && `Example ${Number(state.number) + 1} of ${about.sets[state.set]}: ${state.set}.`,
-    about.obstacle].filter(Boolean).join(" ");
+  $("origin").textContent = state.set ? `Example ${d3.format(",")(Number(state.number) + 1)} of ${
+    d3.format(",")(about.sets[state.set])}: ${state.set}.` : "";
+  $("missing").hidden = !about.obstacle;
+  $("missing").lastChild.textContent = ` ${about.obstacle}`;
   const test = state.view === "test";
   for (const [name, on] of [["input", !test], ["test", test]]) {
     $(`view-${name}`).hidden = !on;
@@ -208,7 +211,7 @@ async function runTest() {
 
 function drawTest(rows, of) {
   const hundredths = d3.format(".2f"), error = hundredths(100 * d3.mean(rows, (d) => d.wrong)),
-    mean = hundredths(d3.mean(rows, (d) => d.steps));
+    mean = hundredths(d3.mean(rows, (d) => d.steps)), whole = (share) => `${d3.format(".0f")(100 * share)} %`;
   const groups = [...new Set(rows.map((d) => d.group || d.set))].sort(d3.ascending).sort((a, b) =>
     (parseInt(a.replace(/\D+/g, "")) || 0) - (parseInt(b.replace(/\D+/g, "")) || 0));
   const most = Math.max(1, d3.max(rows, (d) => d.most)), wide = most > 8 ? 1 : 0.5, bin = (d) =>
@@ -222,23 +225,24 @@ function drawTest(rows, of) {
     label: "mean steps of the positions of an example" }, y: { domain: groups, label: null, tickSize: 0 },
     marks: [Plot.cell(count, { x: "steps", y: "group", fill: (d) => d3.interpolateCividis(d.share), tip: true,
       title: (d) =>
-      `${d.group}: ${d.number} examples of ${d.steps} steps (${d3.format(".0%")(d.share)} of the group)` }),
+      `${d.group}: ${d.number} examples of ${d.steps} steps (${whole(d.share)} of the group)` }),
       Plot.text(count, { x: "steps", y: "group", text: "number", fill: (d) => (d.share > 0.55 ? "#111" : "#fff") })] });
   const errors = d3.flatRollup(rows, (part) => ({ error: d3.mean(part, (d) => d.wrong), number: part.length }),
     bin).map(([steps, each]) => ({ steps, ...each })).sort((a, b) => a.steps - b.steps);
   const curve = Plot.plot({ style, width: 460, height: 300, marginLeft: 56, marginBottom: 44, insetLeft: 18,
-    insetRight: 18, grid: true, x: { label: "mean steps of the positions of an example" },
-    y: { label: "mean error", domain: [0, Math.max(0.05, d3.max(errors, (d) => d.error))], tickFormat: ".0%" },
+    insetRight: 18, grid: true, x: { label: "mean steps of the positions of an example", tickFormat: "~g",
+    ...(errors.length < 12 && { ticks: errors.map((d) => d.steps) }) },
+    y: { label: "mean error", domain: [0, Math.max(0.05, d3.max(errors, (d) => d.error))], tickFormat: whole },
     marks: [Plot.lineY(errors, { x: "steps", y: "error", stroke: "#0072b2" }),
       Plot.dot(errors, { x: "steps", y: "error", r: "number", fill: "#0072b2", tip: true, title: (d) =>
-      `${d.steps} steps: error ${d3.format(".1%")(d.error)} of ${d.number} examples` })] });
+      `${d.steps} steps: error ${d3.format(".1f")(100 * d.error)} % of ${d.number} examples` })] });
   const hardest = d3.sort(rows, (d) => -d.wrong, (d) => -d.steps).slice(0, 25);
   const table = make("table", {}, make("tr", {}, ...["example", "group", "error", "mean steps", "most steps",
     ...(rows.some((d) => d.supports) ? ["supporting facts"] : [])].map((text) => make("th", { textContent: text }))),
     ...hardest.map((d) =>
       make("tr", {}, make("td", {}, make("button", { type: "button", textContent: `${d.set} ${d.number + 1}`,
       onclick: () => open(d.set, d.number, of) })),
-      ...[d.group || "all", d3.format(".0%")(d.wrong), d3.format(".2f")(d.steps), d.most,
+      ...[d.group || "all", whole(d.wrong), d3.format(".2f")(d.steps), d.most,
         ...(rows.some((e) => e.supports) ? [d.supports] : [])].map((text) => make("td", { textContent: text })))));
   const figure = (title, note, content) => { const holder = make("div", {}, content);
     return make("figure", {}, content === table ? "" : saving(holder, `${of.name} ${title}`, title),
@@ -247,7 +251,7 @@ function drawTest(rows, of) {
     make("p", { textContent: `mean error ${error} %, mean steps ${mean}` }), make("div", { className: "panels" },
       figure("Steps by group", "Number: examples; colour: share of the group.", histogram),
       figure("Error against steps", "Error of an example: 0 right, 1 wrong; size: number of examples.", curve),
-      figure("Hardest examples", "A click opens one.", table)));
+      figure("Hardest examples", "The largest error first, then the most steps. A click opens one.", table)));
 }
 
 /* Start ------------------------------------------------------------------------------------------------------ */
