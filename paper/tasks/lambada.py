@@ -129,8 +129,8 @@ class ReadingData:
     """Which words of a sentence of the novels are asked for: its last one, or each that occurs in the sentences before
     it, the question being the words before it."""
     frequent: NumberOf = 0
-    """The number of most frequent words that are no answers of training passages: half of the last words are among 80,
-    and 0.4 % of those of LAMBADA."""
+    """The number of most frequent words that are no answers of training passages: of the last words of the novels'
+    sentences 68 % are among 300, of those of LAMBADA 2 %."""
     train_examples: Positive = 200_000
     """Training passages, evenly spread over the novels."""
     max_length: Annotated[int, Range(LEAST_CONTEXT, above=True)] = 200

@@ -66,7 +66,8 @@ def lambada_pieces() -> RunConfig:
 def lambada_reading() -> RunConfig:
     """The last word of a passage, among the words before its last sentence (table 3, reading comprehension)."""
     reader = {"model.architecture": "classifier", "model.outputs.pooling": "pointer"}
-    return start("lambada-reading", ReadingData(), _ON_NOVELS, reader)
+    data = ReadingData(answers="all", frequent=300, train_examples=1_000_000)
+    return start("lambada-reading", data, _SIX_STEPS, _longer(minutes=180.0), reader)
 
 
 def _of_steps(name: str) -> RunConfig:
@@ -160,7 +161,7 @@ SMALL = {
     "agreement": (80, 399),
     "agreement-more-text": (88, 385),
     "lambada": (96, 530),
-    "lambada-reading": (104, 618),
+    "lambada-reading": (104, 690),
     "multi30k": (104, 517),
     "wmt-news": (104, 517),
     "wmt14": (512, 2183),

@@ -21,7 +21,7 @@ VOCABULARIES = {
     "agreement": 7151,
     "agreement-more-text": 10_000,
     "lambada": 20_000,
-    "lambada-reading": 34_781,
+    "lambada-reading": 38_493,
     "wmt14": 32_000,
     "wmt-news": 4000,
 }
