@@ -14,7 +14,7 @@ from pathlib import Path
 from study import PROJECT, arguments
 
 from universal_transformer.explore.canvas import svg
-from universal_transformer.explore.story import examine
+from universal_transformer.explore.input_trace import trace_input
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
 from universal_transformer.runs.opened import open_run
 
@@ -70,8 +70,8 @@ def main() -> None:
     run = open_run(Path(name))
     for figure, (facts, question, answer) in STORIES.items():
         (example,) = run.codec.read(lines(facts, question), name=f"figure {figure}")
-        story = examine(run.model, run.codec, example)
-        print(f"figure {figure}: {question} paper: {answer}; {name}: {story.output}")
+        story = trace_input(run.model, run.codec, example)
+        print(f"figure {figure}: {question} paper: {answer}; {name}: {story.answer}")
         (IMAGES / f"appendix_figure{figure}.svg").write_bytes(svg(attention_maps(story)))
         if figure == PONDERED:
             (IMAGES / "babi_ponder_map.svg").write_bytes(svg(ponder_map(story)))

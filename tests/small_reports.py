@@ -1,28 +1,63 @@
 """A report, a story and the metrics of a run, made by hand: what figures and pages are drawn from."""
 
+import base64
+import dataclasses
+
 import numpy as np
 
 from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts
-from universal_transformer.explore.story import Story
+from universal_transformer.explore.input_trace import AttentionBytes, InputTrace, SideTrace
+from universal_transformer.explore.story import Examined
+from universal_transformer.explore.story_figures import attention_maps, ponder_map
 
 FACTS = ("boris went to the attic", "boris took the lamp", "amina ran to the garage", "where is the lamp")
 
 
 def story(**changes):
-    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 2, 4)).astype(np.float32)
-    fields = {
-        "labels": FACTS,
-        "steps": (2.0, 3.0, 1.0, 3.0),
-        "max_steps": 4,
-        "halting": True,
-        "facts": True,
-        "supports": (0, 1),
-        "answer": "attic",
-        "output": "attic",
-        "probability": 0.93,
-        "attention": weights,
-    }
-    return Story(**{**fields, **changes})
+    """A trace of a story; of the side ``labels``, ``steps``, ``supports``, ``weights`` and ``blocks``."""
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 2, 4))
+    fields = {"labels": FACTS, "steps": (2.0, 3.0, 1.0, 3.0), "supports": (0, 1), "weights": weights, "blocks": 1}
+    of_side = {name: changes.pop(name, value) for name, value in fields.items()}
+    written = np.rint(255 * of_side["weights"]).astype(np.uint8)
+    attention = AttentionBytes(
+        data=base64.b64encode(written.tobytes()).decode(), shape=written.shape, blocks=of_side["blocks"]
+    )
+    side = SideTrace(
+        side="encoder",
+        tokens=of_side["labels"],
+        columns=of_side["labels"],
+        steps=of_side["steps"],
+        remainders=(0.5,) * len(of_side["steps"]),
+        halting=None,
+        self_attention=attention,
+        supports=of_side["supports"],
+    )
+    trace = InputTrace(
+        model="tiny",
+        view={"form": "facts"},
+        max_steps=4,
+        halting=True,
+        threshold=0.99,
+        sides=(side,),
+        answer="attic",
+        probability=0.93,
+        finished=True,
+        right="attic",
+        choices=(("attic", 0.93),),
+        output=(),
+        places=(),
+        after_steps=[],
+        unknown=(),
+        cut=(),
+    )
+    return dataclasses.replace(trace, **changes)
+
+
+def examined(trace, *, title="One story", text="where is the lamp?"):
+    """An example whose trace a page draws."""
+    maps = {"ponder_map": ponder_map(trace)} if trace.halting else {}
+    figures = maps | {"attention": attention_maps(trace)}
+    return Examined(title=title, text=text, trace=trace, figures=figures, pictured=False)
 
 
 def report(groups=3, *, metrics=("error",), sides=("encoder",), halting=True, task="stories"):

@@ -191,5 +191,5 @@ def test_the_judge_is_judged_on_real_digits_first(trained, tmp_path, monkeypatch
 @pytest.mark.parametrize("run", ["drawing", "reading"])
 def test_a_plot_of_a_run_shows_a_picture(run, trained):
     assert main(["plot", str(trained / run), "--again"]) == 0
-    assert (trained / run / "plots" / "picture_1.svg").is_file()
-    assert "<h2>Pictures</h2>" in (trained / run / "report.html").read_text()
+    assert (trained / run / "plots" / "picture.svg").is_file()
+    assert "<h2>Picture</h2>" in (trained / run / "report.html").read_text()

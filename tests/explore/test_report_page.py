@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from damage import damages
-from small_reports import METRICS, report, story
+from small_reports import METRICS, examined, report, story
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Confusion, Report
 from universal_transformer.explore.canvas import DPI
 from universal_transformer.explore.figures import error_by_group
-from universal_transformer.explore.page import tokens
 from universal_transformer.explore.report_page import render, write_report
-from universal_transformer.explore.story import Story
+from universal_transformer.explore.saved_page import ASSETS, SCRIPTS
 from universal_transformer.runs.journal import read_metrics
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -28,7 +27,7 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.open, self.text = [], [], [], ""
+        self.tags, self.attributes, self.open, self.text, self.scripts = [], [], [], "", []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -43,22 +42,29 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        if self.open[-1:] == ["script"]:
+            self.scripts.append(data)
+        else:
+            self.text += data
 
 
 def written(folder, **parts):
     path = write_report(folder, **parts)
     assert path == folder / "report.html"
-    text = path.read_text(encoding="utf-8")
+    text = whole = path.read_text(encoding="utf-8")
+    for name in SCRIPTS.values():  # ours, which read nothing
+        text = text.replace((ASSETS / name).read_text(encoding="utf-8"), "")
+    assert "default-src 'none'; script-src 'unsafe-inline'" in text
     assert not re.search(r"(src|href)\s*=\s*[\"']?\s*(https?:)?//", text)
     assert "url(" not in text
     assert "@import" not in text
-    read = Reader(text)
-    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(read.tags)
+    read = Reader(whole)
+    assert not {"iframe", "object", "embed", "base", "form"} & set(read.tags)
+    assert read.tags.count("script") == (4 if parts.get("examples") else 0)
     for name, value in read.attributes:
         assert not name.startswith("on")
         if name in ("src", "href"):
-            assert value.startswith("data:image/svg+xml;base64,")
+            assert value.startswith("data:image/svg+xml;base64,") or value == "data:,"
     return read
 
 
@@ -72,7 +78,7 @@ def test_the_page_of_a_halting_run_has_everything(tmp_path):
     read = written(
         tmp_path,
         report=dataclasses.replace(report(), notes=("a changed split",), warnings=("halting has collapsed",)),
-        stories=[story()],
+        examples=[examined(story(), title="One story: where is the lamp?")],
         metrics=[start, *METRICS[1:]],
     )
     assert plots(tmp_path) == {
@@ -80,7 +86,8 @@ def test_the_page_of_a_halting_run_has_everything(tmp_path):
         *("ponder_map.svg", "attention.svg", "training.svg"),
     }
     assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
-    assert read.tags.count("img") == 6
+    assert read.tags.count("img") == 4, "the trace is drawn in the page"
+    assert json.loads(read.scripts[0]) == json.loads(json.dumps([story().to_dict()]))
     for text in ("demo", "12,345", "a changed split", "halting has collapsed", "where is the lamp?", "seed"):
         assert text in read.text
     assert "cpu, threads 2, torch 2.13" in read.text
@@ -109,17 +116,7 @@ def test_nothing_that_is_given_becomes_markup(tmp_path):
     )
     rows = tuple(dataclasses.replace(row, group=EVIL, set=EVIL) for row in report().rows)
     totals = (dataclasses.replace(report().totals[0], set=EVIL),)
-    evil_story = story(labels=(EVIL,) * 4, answer=EVIL, output=EVIL)
-    evil_pair = Story(
-        labels=(EVIL,),
-        steps=(1.0,),
-        max_steps=2,
-        halting=True,
-        answer=EVIL,
-        output=EVIL,
-        output_labels=(EVIL,),
-        output_steps=(2.0,),
-    )
+    evil_story = story(labels=(EVIL,) * 4, right=EVIL, answer=EVIL, model=EVIL, unknown=(EVIL,))
     read = written(
         tmp_path,
         report=dataclasses.replace(
@@ -132,39 +129,35 @@ def test_nothing_that_is_given_becomes_markup(tmp_path):
             baseline=EVIL,
             signatures={"bleu": EVIL},
         ),
-        stories=[evil_story, evil_pair],
+        examples=[examined(evil_story, title=EVIL, text=EVIL)],
         metrics=[
             {"event": "start", "update": 0, "seconds": 0, "device": EVIL},
             {"event": "warning", "text": EVIL},
         ],
     )
     assert read.text.count(EVIL) >= 10
+    assert json.loads(read.scripts[0])[0]["answer"] == EVIL
+    assert "<" not in read.scripts[0]
     for text in ("<script>r</script>", '<b>"</b>', "<i>"):
         assert text in read.text
 
 
 def test_a_fixed_depth_has_no_ponder_time_and_says_so(tmp_path):
     fixed = dataclasses.replace(report(halting=False), steps_by_supports=())
-    read = written(tmp_path, report=fixed, stories=[story(halting=False, steps=(3.0,) * 4)], metrics=METRICS)
+    read = written(tmp_path, report=fixed, examples=[examined(story(halting=False, steps=(3.0,) * 4))], metrics=METRICS)
     assert plots(tmp_path) == {"scores.svg", "attention.svg", "training.svg"}
     assert "Every position takes 4 steps" in read.text
 
 
-def test_sequences_are_shown_with_the_steps_of_each_token(tmp_path):
-    pair = Story(
-        labels=("1", "2"),
-        steps=(1.0, 3.0),
-        max_steps=4,
-        halting=True,
-        answer="12",
-        output="1",
-        output_labels=("1", "<end>"),
-        output_steps=(2.0, 4.0),
-    )
+def test_answers_are_there_without_scripts(tmp_path):
     found = report(1, metrics=("character_accuracy", "sequence_accuracy"), sides=("encoder", "decoder"))
-    read = written(tmp_path, report=found, stories=[pair])
-    assert "112 3".replace(" ", "") in read.text.replace("\n", "")  # token 1 with 1 step, token 2 with 3
-    assert "right ✗" in read.text
+    trace = story(answer="1", right="12", probability=0.5)
+    pair = dataclasses.replace(examined(trace, title="Sample", text="1 2"), figures={})
+    read = written(tmp_path, report=found, examples=[pair])
+    for text in ("Sample", "1 2", "answer: 1 (50 %)", "right answer: 12"):
+        assert text in read.text
+    assert "noscript" in read.tags
+    assert ("class", "trace") in read.attributes
     assert plots(tmp_path) == {"ponder_histogram.svg", "ponder_by_supports.svg"}
 
 
@@ -187,15 +180,10 @@ def test_a_folder_that_cannot_be_written_gets_one_line(tmp_path):
     assert "\n" not in str(found.value)
 
 
-def test_tokens_of_a_fixed_depth_have_no_numbers():
-    assert "<sub>" not in tokens(("a",), (3.0,), most=3, halting=False)
-    assert "<sub>3</sub>" in tokens(("a",), (3.0,), most=3, halting=True)
-
-
 def test_the_page_is_the_same_each_time(tmp_path):
     torch.manual_seed(0)
-    first = write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes()
-    assert write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes() == first
+    first = write_report(tmp_path, report=report(), examples=[examined(story())], metrics=METRICS).read_bytes()
+    assert write_report(tmp_path, report=report(), examples=[examined(story())], metrics=METRICS).read_bytes() == first
 
 
 def refusal(function, *arguments, **options):

@@ -165,7 +165,7 @@ def test_a_run_says_what_it_is_asked_for_is_evaluated_and_plotted(run, capsys):
     found = capsys.readouterr().out
     assert all(text in found for text in ("frame error", "stopped", "baseline: the frame before each position"))
     assert main(["plot", "run"]) == 0
-    assert (run / "run" / "plots" / "frames_1.svg").is_file()
+    assert (run / "run" / "plots" / "frames.svg").is_file()
     assert "<h2>Frames</h2>" in (run / "run" / "report.html").read_text()
 
 

@@ -58,12 +58,12 @@ def draw(run: Run, task: Task, report: Report, *, count: int, options: DecodingO
     from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
 
-    examples = choose_examples(run.model, task, count=count, options=options)
+    examples, name = choose_examples(run.model, task, count=count, options=options), run.folder.resolve().name
     return write_report(
         run.reports,
         run=run.folder,
         report=report,
-        stories=[examine(run.model, run.codec, example, options=options) for example in examples],
+        examples=[examine(run.model, run.codec, example, options=options, name=name) for example in examples],
         metrics=metrics_of(run),
         episode=watch(run.model, task) if task.episodes else None,
     )

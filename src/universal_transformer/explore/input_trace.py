@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from math import exp, isqrt
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from universal_transformer.axes import Float, Tensor
 from universal_transformer.data.example import Example
@@ -27,6 +29,7 @@ from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 from universal_transformer.rules import stops_at
 from universal_transformer.tasks.codec import Codec
+from universal_transformer.tasks.task import Prediction
 
 DIGITS = 6
 """Decimals of a probability."""
@@ -41,6 +44,10 @@ class AttentionBytes:
     """Applications of a block, heads, rows (which look) and columns (at which they look)."""
     blocks: int
     """Applications in one step; 0 where layers stand before or after the recurrence."""
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        return np.frombuffer(base64.b64decode(self.data), np.uint8).reshape(self.shape) / 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +164,20 @@ def trace_input(
 
     UserError for a model without depth, and for options that do not fit it.
     """
+    return traced(model, codec, example, options=options, name=name, right=right, made=made)[0]
+
+
+def traced(
+    model: Model,
+    codec: Codec[Any, Any],
+    example: Example,
+    *,
+    options: DecodingOptions,
+    name: str,
+    right: str | None,
+    made: Generated | None = None,
+) -> tuple[InputTrace, Prediction]:
+    """The same, and the answer."""
     config = model.config
     if not config.max_steps:
         raise UserError(f"a model of kind {config.kind} has no depth: there are no steps to show")
@@ -184,7 +205,7 @@ def trace_input(
             side = replace(side, cross_attention=pack_here(decoder.cross_attention, every, rows))
         sides.append(side)
     deepest = max(max(side.steps, default=0.0) for side in sides)
-    return InputTrace(
+    trace = InputTrace(
         model=name,
         view={"form": "tokens"} if encoder is None else codec.source.view,
         max_steps=int(deepest) if config.by_length(decoder=False) else options.step_limit(model),
@@ -202,6 +223,7 @@ def trace_input(
         unknown=tuple(example.unknown),
         cut=tuple(dict.fromkeys(pack.cut)),
     )
+    return trace, found
 
 
 def _side(

@@ -1,15 +1,18 @@
-"""Parts of a self-contained HTML page: no script, no other files, all text escaped."""
+"""Parts of a self-contained HTML page: no other files, all text escaped."""
 
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 
+POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
+ style-src 'unsafe-inline'; img-src data: blob:">"""
+"""Nothing is read from elsewhere."""
 STYLE = """
 :root { --ink: #1f2933; --muted: #66727f; --line: #e4e7eb; --blue: #0072b2; --orange: #d55e00; }
 * { box-sizing: border-box; }
 body { margin: 0; background: #f4f6f8; color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-main { max-width: 980px; margin: 0 auto; padding: 40px 20px 64px; }
+main { max-width: 1240px; margin: 0 auto; padding: 40px 20px 64px; }
 h1 { font-size: 30px; line-height: 1.2; margin: 0 0 4px; letter-spacing: -0.01em; }
 h2 { font-size: 20px; margin: 0 0 4px; }
 p { margin: 4px 0 12px; }
@@ -29,26 +32,19 @@ th.name, td.name { text-align: left; white-space: normal; }
 tr.total td { font-weight: 600; }
 figure { margin: 14px 0 6px; }
 img { max-width: 100%; height: auto; display: block; }
-.tokens { line-height: 2.3; }
-.token { display: inline-block; line-height: 1.3; padding: 2px 5px; margin: 0 2px 0 0; border-radius: 5px;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
-.token sub { color: var(--muted); font-size: 10.5px; margin-left: 2px; vertical-align: -3px; }
-.sample { border-top: 1px solid var(--line); padding: 12px 0 6px; }
-.sample dt { color: var(--muted); font-size: 13px; }
-.sample dd { margin: 0 0 6px; overflow-wrap: anywhere; }
 details { margin: 8px 0; }
 summary { cursor: pointer; color: var(--blue); }
-dl { margin: 0; }
 """
 
 
-def page(title: str, parts: Iterable[str]) -> str:
+def page(title: str, parts: Iterable[str], *, scripts: str = "") -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'{POLICY}\n<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(parts)
-        + "\n</main>\n</body>\n</html>\n"
+        + f"\n</main>\n{scripts}\n</body>\n</html>\n"
     )
 
 
@@ -94,21 +90,3 @@ def items(texts: Iterable[str]) -> str:
     """Return a list; empty without texts."""
     inside = "".join(f"<li>{escape(text)}</li>" for text in texts)
     return f"<ul>{inside}</ul>" if inside else ""
-
-
-def tokens(labels: Sequence[str], steps: Sequence[float], *, most: int, halting: bool) -> str:
-    """Return tokens with their numbers of steps; more steps are darker."""
-    pieces = []
-    for text, taken in zip(labels, steps, strict=True):
-        shade = 0.05 + 0.55 * taken / max(1, most) if halting else 0.10
-        number = f"<sub>{taken:.0f}</sub>" if halting else ""
-        pieces.append(
-            f'<span class="token" style="background:rgba(0,114,178,{shade:.2f})">{escape(text)}{number}</span>'
-        )
-    return f'<span class="tokens">{"".join(pieces)}</span>'
-
-
-def sample(entries: Sequence[tuple[str, str]]) -> str:
-    """Return terms with their descriptions, which are HTML."""
-    inside = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in entries)
-    return f'<div class="sample"><dl>{inside}</dl></div>'

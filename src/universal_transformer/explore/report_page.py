@@ -26,8 +26,8 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
-from universal_transformer.explore.story import Story
-from universal_transformer.explore.story_figures import attention_maps, figure_of, ponder_map
+from universal_transformer.explore.saved_page import scripts_of
+from universal_transformer.explore.story import Examined
 from universal_transformer.files import read_json, write_bytes, write_text
 from universal_transformer.training.provenance import processor
 
@@ -51,21 +51,21 @@ def write_report(
     folder: Path,
     *,
     report: Report,
-    stories: Sequence[Story] = (),
+    examples: Sequence[Examined] = (),
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
     run: Path | None = None,
 ) -> Path:
     """Write ``report.html`` and ``plots/*.svg`` into a folder; return the path of the page.
 
-    `stories` are results of `explore.story.examine`, `metrics` the lines of metrics.jsonl; in `episode` the model acts.
-    The configuration and the calibration are those of the folder `run` (default: `folder`), if they exist.
+    `examples` are results of `examine`, `metrics` the lines of metrics.jsonl; in `episode` the model acts. The
+    configuration and the calibration are those of the folder `run` (default: `folder`), if they exist.
     """
     run = run or folder
     config = read_json(run / "config.json") if (run / "config.json").is_file() else {}
     calibration = Calibration.load(run) if (run / CALIBRATION).is_file() else None
     html, plots = render(
-        report, stories=stories, metrics=metrics, episode=episode, config=config, calibration=calibration
+        report, examples=examples, metrics=metrics, episode=episode, config=config, calibration=calibration
     )
     try:
         (folder / PLOTS).mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def write_report(
 def render(
     report: Report,
     *,
-    stories: Sequence[Story] = (),
+    examples: Sequence[Examined] = (),
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
     config: Mapping[str, Any],
@@ -101,17 +101,16 @@ def render(
         _ponder_time(report, plots),
         _attention(report, plots),
         "" if calibration is None else _calibration(calibration, plots),
-        *_facts([story for story in stories if story.facts], plots),
         page.section("Episode", "" if episode is None else plots.add("episode", watched_episode(episode))),
-        _drawn("Pictures", "picture", [story for story in stories if story.pixels is not None], plots),
-        _drawn("Frames", "frames", [story for story in stories if story.frames is not None], plots),
-        _samples([story for story in stories if not story.facts and story.pixels is None and story.frames is None]),
+        *[_example(example, plots, number=number) for number, example in enumerate(examples, start=1)],
         page.section("Training", plots.add("training", training_curve(metrics)) if updated else ""),
         _settings(config, metrics),
         page.section("Notes", page.items(report.notes)),
         f"<footer><p>universal_transformer {escape(universal_transformer.__version__)}</p></footer>",
     ]
-    return page.page(f"{title} · report", [part for part in parts if part]), plots
+    drawn = [example.trace for example in examples if not example.pictured]
+    scripts = scripts_of(drawn) if drawn else ""
+    return page.page(f"{title} · report", [part for part in parts if part], scripts=scripts), plots
 
 
 def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -173,42 +172,16 @@ def _calibration(found: Calibration, plots: Plots) -> str:
     return page.section("Calibration", plots.add("calibration", loss_by_steps(found)), hint=found.outcome)
 
 
-def _facts(stories: Sequence[Story], plots: Plots) -> Iterator[str]:
-    for number, story in enumerate(stories, start=1):
-        suffix = f"_{number}" if number > 1 else ""
-        steps = plots.add(f"ponder_map{suffix}", ponder_map(story)) if story.halting else ""
-        attention = plots.add(f"attention{suffix}", attention_maps(story)) if story.attention is not None else ""
-        kinds = [*["fact"] * (len(story.labels) - 1), "question"]
-        for row in story.supports:
-            kinds[row] = "supporting fact"
-        lines = zip(story.labels, kinds, (f"{taken:.0f}" for taken in story.steps), strict=True)
-        text = page.folded("As text", page.table([["fact", "", "steps"], *lines], names=2))
-        hint = "" if story.halting else FIXED.format(story.max_steps)
-        yield page.section(f"One story: {story.labels[-1]}?", steps, attention, text, hint=hint)
-
-
-def _drawn(title: str, name: str, stories: Sequence[Story], plots: Plots) -> str:
-    """Return a section of pictures that were written or read, or of frames that were written."""
-    shown = [plots.add(f"{name}_{number}", figure_of(story)) for number, story in enumerate(stories, start=1)]
-    fixed = "" if not shown or stories[0].halting else FIXED.format(stories[0].max_steps)
-    return page.section(title, *shown, hint=fixed)
-
-
-def _samples(stories: Sequence[Story]) -> str:
-    samples = []
-    for story in stories:
-        most, halting = story.max_steps, story.halting
-        entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
-        output = escape(story.output + story.certainty)
-        if story.output_labels:
-            output = page.tokens(story.output_labels, story.output_steps, most=most, halting=halting)
-        entries.append(("out", output))
-        if story.answer is not None:
-            entries.append((f"right {story.mark}", escape(story.answer)))
-        samples.append(page.sample(entries))
-    fixed = not all(story.halting for story in stories)
-    hint = "The number after a token is its number of steps; more steps are darker."
-    return page.section("Samples", *samples, hint="" if fixed or not samples else hint)
+def _example(example: Examined, plots: Plots, *, number: int) -> str:
+    """Return the section of an example: its figures, or the place of its trace, whose text is there without scripts."""
+    trace, suffix = example.trace, f"_{number}" if number > 1 else ""
+    images = [plots.add(f"{name}{suffix}", figure) for name, figure in example.figures.items()]
+    if example.pictured:
+        return page.section(example.title, *images, hint="" if trace.halting else FIXED.format(trace.max_steps))
+    right = [] if trace.right is None else [f"right answer: {trace.right}"]
+    answer = f"answer: {trace.answer} ({100 * trace.probability:.0f} %)"
+    texts = page.items([*example.text.splitlines(), answer, *right])
+    return page.section(example.title, f'<div class="trace"></div><noscript>{texts}</noscript>')
 
 
 def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""One HTML file that shows traces from a disk: the drawing module, its libraries and the traces are inside."""
+"""HTML files that show traces from a disk: the drawing module, its libraries and the traces are inside."""
 
 import json
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from universal_transformer.explore.input_trace import InputTrace
+from universal_transformer.explore.page import POLICY
 
 ASSETS = Path(__file__).parent / "assets"
 TRACES = "TRACES_OF_THIS_PAGE"
@@ -16,8 +17,7 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
- style-src 'unsafe-inline'; img-src data: blob:">
+%(policy)s
 <meta name="color-scheme" content="light dark">
 <title>Universal Transformer, step by step</title>
 <link rel="icon" href="data:,">
@@ -26,19 +26,23 @@ main { display: flex; flex-wrap: wrap; gap: 32px; }</style>
 </head>
 <body>
 <main></main>
-<script type="application/json" id="traces">%(traces)s</script>
-<script>%(d3)s</script>
-<script>%(plot)s</script>
-<script type="module">%(draw)s
-for (const trace of JSON.parse(document.getElementById("traces").textContent)) {
-  const title = make("h2", { textContent: trace.model }), place = make("div");
-  document.querySelector("main").append(make("section", {}, title, place));
-  draw(place, trace);
-}
-</script>
+%(scripts)s
 </body>
 </html>
 """
+PLACES = """<script type="application/json" id="traces">%(traces)s</script>
+<script>%(d3)s</script>
+<script>%(plot)s</script>
+<script type="module">%(draw)s
+const places = document.querySelectorAll(".trace");
+for (const [number, trace] of JSON.parse(document.getElementById("traces").textContent).entries()) {
+  const place = places[number] ?? make("div");
+  if (!places[number])
+    document.querySelector("main").append(make("section", {}, make("h2", { textContent: trace.model }), place));
+  draw(place, trace);
+}
+</script>"""
+"""Each trace stands in an element of the class ``trace``, in their order, or in a section of its own."""
 
 
 @cache
@@ -48,14 +52,25 @@ def asset(name: str) -> str:
 
 
 @cache
-def page_without_traces() -> str:
-    """The page, with `TRACES` in the place of JSON in which each ``<`` is escaped."""
+def scripts_without_traces() -> str:
+    """The scripts of a page, with `TRACES` in the place of JSON in which each ``<`` is escaped."""
     scripts = {name: asset(file) for name, file in SCRIPTS.items()}
     assert not any("</script" in text for text in scripts.values()), "a script cannot end itself"
-    return PAGE % {**scripts, "traces": TRACES}
+    return PLACES % {**scripts, "traces": TRACES}
+
+
+@cache
+def page_without_traces() -> str:
+    """The page, with the same in the place of its traces."""
+    return PAGE % {"policy": POLICY, "scripts": scripts_without_traces()}
+
+
+def scripts_of(traces: Sequence[InputTrace]) -> str:
+    """The scripts that draw some traces. No text in a trace can end its script."""
+    text = json.dumps([trace.to_dict() for trace in traces], ensure_ascii=False, allow_nan=False)
+    return scripts_without_traces().replace(TRACES, text.replace("<", "\\u003c"))
 
 
 def saved_page(traces: Sequence[InputTrace]) -> str:
-    """The page of some traces, side by side. No text in a trace can end its script."""
-    text = json.dumps([trace.to_dict() for trace in traces], ensure_ascii=False, allow_nan=False)
-    return page_without_traces().replace(TRACES, text.replace("<", "\\u003c"))
+    """The page of some traces, side by side."""
+    return PAGE % {"policy": POLICY, "scripts": scripts_of(traces)}

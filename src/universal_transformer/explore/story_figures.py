@@ -1,4 +1,7 @@
-"""Figures of one example: steps by position (the paper's Figure 3), attention (its appendix), pictures and frames."""
+"""Picture files of one example: steps of facts (the paper's Figure 3), attention (its appendix), pictures and frames.
+
+They draw the trace that a page draws (`input_trace`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from universal_transformer.data.example import Frames
-from universal_transformer.errors import UserError
+from universal_transformer.data.picture_files import Pixels
+from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.explore.canvas import (
     BLUE,
     GHOST,
@@ -22,7 +26,7 @@ from universal_transformer.explore.canvas import (
     label,
     shades,
 )
-from universal_transformer.explore.story import Story
+from universal_transformer.explore.input_trace import InputTrace, SideTrace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,63 +37,58 @@ MOST_TOKENS = 12
 """Tokens of a caption that are shown."""
 
 
-def ponder_map(story: Story) -> Figure:
+def ponder_map(trace: InputTrace) -> Figure:
     """One story: one row of cells for each fact, one filled cell for each step (paper, Figure 3)."""
-    rows = shown_rows(story)
+    side, most = trace.sides[0], trace.max_steps
+    rows = shown_rows(side)
     height = 0.34 * len(rows)
-    figure, axes = canvas(
-        width=9.2,
-        height=height + 0.5,
-        title="Steps for each fact" if story.facts else "Steps by position",
-        subtitle=_subtitle(story, rows),
-    )
+    figure, axes = canvas(width=9.2, height=height + 0.5, title="Steps for each fact", subtitle=_subtitle(trace, rows))
     ax = axes[0]
-    places = _places(story, rows)
+    places = _places(rows)
     for place, row in zip(places, rows, strict=True):
-        taken, colour = int(story.steps[row]), _row_colour(story, row)
-        for step in range(story.max_steps):
+        taken, colour = int(side.steps[row]), _row_colour(side, row)
+        for step in range(most):
             shade = colour if step < taken else GHOST
             ax.barh(place, 0.9, left=step + 0.55, height=0.74, color=shade, linewidth=0)
-        ax.text(story.max_steps + 0.75, place, f"{taken}", va="center_baseline", color=colour, weight="bold")
-    _fact_labels(ax, story, rows, places)
-    ax.set_xlim(0.45, story.max_steps + 1.1)
-    ax.set_xticks(range(1, story.max_steps + 1))
-    key = "   ·   ● supporting fact" if story.supports else ""
-    ax.set_xlabel(f"steps taken (N, at most {story.max_steps}){key}", color=MUTED, fontsize=10)
+        ax.text(most + 0.75, place, f"{taken}", va="center_baseline", color=colour, weight="bold")
+    _fact_labels(ax, side, rows, places)
+    ax.set_xlim(0.45, most + 1.1)
+    ax.set_xticks(range(1, most + 1))
+    key = "   ·   ● supporting fact" if side.supports else ""
+    ax.set_xlabel(f"steps taken (N, at most {most}){key}", color=MUTED, fontsize=10)
     bare(ax)
     return figure
 
 
-def attention_maps(story: Story) -> Figure:
+def attention_maps(trace: InputTrace) -> Figure:
     """Attention of the last position (the question): facts by head, one panel for each step (paper, Figures 5 to 8)."""
-    if story.attention is None:
-        raise UserError("this story has no attention weights; run explore.story.examine on it")
-    weights = story.attention[:, :, -1, :]
-    rows = shown_rows(story)
+    side = trace.sides[0]
+    weights, blocks = side.self_attention.weights[:, :, -1, :], side.self_attention.blocks
+    rows = shown_rows(side)
     panels, heads = weights.shape[:2]
     figure, axes = canvas(
         width=max(7.5, 3.9 + 0.27 * panels * heads + 0.12 * panels),
         height=0.34 * len(rows) + 0.75,
-        title="Attention of the question at each step" if story.facts else "Attention of the last position",
-        subtitle=_subtitle(story, rows),
+        title="Attention of the question at each step",
+        subtitle=_subtitle(trace, rows),
         columns=panels,
     )
-    places = _places(story, rows)
+    places = _places(rows)
     largest = max(1e-6, float(weights[:, :, rows].max()))
-    halted_after = story.steps[-1] if story.halting and story.layers_per_step else np.inf
+    halted_after = side.steps[-1] if trace.halting and blocks else np.inf
     mesh: Any = None
     for panel, ax in enumerate(axes):
-        step = panel // story.layers_per_step + 1 if story.layers_per_step else panel + 1
+        step = panel // blocks + 1 if blocks else panel + 1
         mesh = _cells(ax, weights[panel][:, rows], places, largest=largest)
-        name = "step" if story.layers_per_step else "layer"
         over = step > halted_after
-        ax.set_title(f"{name} {step}" + (" (halted)" if over else ""), fontsize=9.5, color=MUTED if over else INK)
+        name = f"{'step' if blocks else 'layer'} {step}" + (" (halted)" if over else "")
+        ax.set_title(name, fontsize=9.5, color=MUTED if over else INK)
         if over:
             ax.axvspan(0.5, heads + 0.5, color="white", alpha=0.62, linewidth=0)
         ax.set_xticks(range(1, heads + 1))
         ax.set_xlim(0.5, heads + 0.5)
         if panel == 0:
-            _fact_labels(ax, story, rows, places)
+            _fact_labels(ax, side, rows, places)
         else:
             ax.set_yticks([])
             ax.set_ylim(places[-1] + 0.6, -0.6)
@@ -99,48 +98,42 @@ def attention_maps(story: Story) -> Figure:
     return figure
 
 
-def shown_rows(story: Story) -> list[int]:
+def shown_rows(side: SideTrace) -> list[int]:
     """Return the positions that fit a figure: all, or the supporting facts and the last ones."""
-    total = len(story.labels)
-    if total <= MOST_ROWS:
-        return list(range(total))
-    supports = set(story.supports)
+    total, supports = len(side.tokens), set(side.supports)
     others = [row for row in reversed(range(total)) if row not in supports]
     return sorted([*supports, *others[: max(0, MOST_ROWS - len(supports))]])
 
 
-def _subtitle(story: Story, rows: Sequence[int]) -> str:
+def _subtitle(trace: InputTrace, rows: Sequence[int]) -> str:
     """Return the model's answer, the right one, and how many positions are shown."""
-    text, total = story.verdict + " · facts in reading order" * story.facts, len(story.labels)
+    text, total = f"{_verdict(trace)} · facts in reading order", len(trace.sides[0].tokens)
     return text if len(rows) == total else f"{text} · {len(rows)} of {total} positions shown"
 
 
-def _row_colour(story: Story, row: int) -> str:
-    if row in story.supports:
-        return ORANGE
-    return INK if story.facts and row == len(story.labels) - 1 else BLUE
+def _verdict(trace: InputTrace) -> str:
+    right = "" if trace.right is None else f" · right answer: {label(trace.right)} {'✗✓'[trace.right == trace.answer]}"
+    return f"model: {label(trace.answer)} ({100 * trace.probability:.0f} %){right}"
 
 
-def _places(story: Story, rows: Sequence[int]) -> list[float]:
-    places = [float(place) for place in range(len(rows))]
-    if story.facts and len(rows) > 1:
-        places[-1] += 0.35
-    return places
+def _row_colour(side: SideTrace, row: int) -> str:
+    return ORANGE if row in side.supports else INK if row == len(side.tokens) - 1 else BLUE
 
 
-def _fact_labels(ax: Axes, story: Story, rows: Sequence[int], places: Sequence[float]) -> None:
+def _places(rows: Sequence[int]) -> list[float]:
+    """Return the heights of the rows, with a space before the question."""
+    return [*map(float, range(len(rows) - 1)), len(rows) - 1 + 0.35 * (len(rows) > 1)]
+
+
+def _fact_labels(ax: Axes, side: SideTrace, rows: Sequence[int], places: Sequence[float]) -> None:
     """Write facts as labels: supporting ones marked ● and bold, the question in italics."""
-    marks = ["● " if row in story.supports else "" for row in rows]
-    names = [mark + label(story.labels[row]) for mark, row in zip(marks, rows, strict=True)]
-    if story.facts:
-        names[-1] += "?"
-    ax.set_yticks(places, labels=names, parse_math=False)
+    names = [("● " if row in side.supports else "") + label(side.tokens[row]) for row in rows]
+    ax.set_yticks(places, labels=[*names[:-1], names[-1] + "?"], parse_math=False)
     ax.set_ylim(places[-1] + 0.6, -0.6)
     for text, row in zip(ax.get_yticklabels(), rows, strict=True):
-        text.set_color(_row_colour(story, row) if row in story.supports else INK)
-        text.set_fontweight("bold" if row in story.supports else "normal")
-        if story.facts and row == len(story.labels) - 1:
-            text.set_fontstyle("italic")
+        text.set_color(ORANGE if row in side.supports else INK)
+        text.set_fontweight("bold" if row in side.supports else "normal")
+    ax.get_yticklabels()[-1].set_fontstyle("italic")
     ax.tick_params(axis="y", labelsize=10)
 
 
@@ -157,82 +150,83 @@ def _cells(ax: Axes, weights: np.ndarray, places: Sequence[float], *, largest: f
     return ax.add_collection(drawn)
 
 
-def figure_of(story: Story) -> Figure:
-    if story.frames is not None:
-        return written_frames(story)
-    return drawn_picture(story) if story.source_attention is None else read_picture(story)
-
-
-def drawn_picture(story: Story) -> Figure:
+def drawn_picture(trace: InputTrace, pixels: Pixels) -> Figure:
     """Return a picture that was written, and for a model that halts the steps of each of its pixels."""
-    assert story.pixels is not None
     figure, axes = canvas(
-        width=3.4 * (1 + story.halting),
+        width=3.4 * (1 + trace.halting),
         height=2.9,
-        title=label(" ".join(text for text in story.labels if text != "<end>")),
-        subtitle="sampled at temperature 1" + (", and the steps of each pixel" if story.halting else ""),
-        columns=1 + story.halting,
+        title=_input(trace),
+        subtitle="sampled at temperature 1" + (", and the steps of each pixel" if trace.halting else ""),
+        columns=1 + trace.halting,
     )
-    _show(axes[0], story.pixels)
-    if story.halting:
-        steps = np.array(story.output_steps).reshape(story.pixels.shape)
-        most = max(2, story.max_steps)
+    _show(axes[0], pixels)
+    if trace.halting:
+        steps = np.array(_output_steps(trace)).reshape(pixels.shape)
+        most = max(2, trace.max_steps)
         mesh = axes[1].imshow(steps, cmap=shades(), vmin=1, vmax=most, interpolation="nearest", aspect="equal")
         bare(axes[1], numbers=False)
         colour_bar(figure, mesh, axes[1], name="steps", most=most)
     return figure
 
 
-def read_picture(story: Story) -> Figure:
-    """Return a picture that was read, with the attention to its patches at the last step of each token written."""
-    assert story.pixels is not None
-    assert story.source_attention is not None
-    shown = story.output_labels[:MOST_TOKENS]
-    rows, columns = story.pixels.shape
+def read_picture(trace: InputTrace, pixels: Pixels, *, line: int) -> Figure:
+    """Return a picture that was read, with the attention to its patches at the last step of each token written, the
+    mean over heads. ``line``: patches of a column, which follow each other from top to bottom.
+    """
+    shown = [text.strip() or "␣" for text, _ in trace.output[:MOST_TOKENS]]
+    attention = trace.sides[-1].cross_attention
+    assert attention is not None
+    maps = attention.weights[-1].mean(0).reshape(attention.shape[2], -1, line).transpose(0, 2, 1)
+    rows, columns = pixels.shape
     width = min(8.8, max(4.2, 1.3 * columns / rows))
     figure, axes = canvas(
         width=width,
         height=(width * 0.86 * rows / columns + 0.22) * (1 + len(shown)),
         title="Attention as each character is written",
-        subtitle=story.verdict,
+        subtitle=_verdict(trace),
         rows=1 + len(shown),
     )
-    _show(axes[0], story.pixels)
-    for ax, text, weights in zip(axes[1:], shown, story.source_attention, strict=False):
-        _show(ax, 255 - story.pixels // 3)
+    _show(axes[0], pixels)
+    for ax, text, weights in zip(axes[1:], shown, maps, strict=False):
+        _show(ax, 255 - pixels // 3)
         ax.imshow(weights, cmap=shades(), alpha=0.72, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5), aspect="equal")
         ax.set_ylabel(label(text), rotation=0, ha="right", va="center", color=INK, fontsize=12, parse_math=False)
     return figure
 
 
-def _show(ax: Axes, pixels: np.ndarray) -> None:
+def _input(trace: InputTrace) -> str:
+    return label(" ".join(text for text in trace.sides[0].tokens if text != SPECIAL[END]))
+
+
+def _output_steps(trace: InputTrace) -> list[float]:
+    return [trace.sides[-1].steps[place] for place in trace.places]
+
+
+def _show(ax: Axes, pixels: Pixels) -> None:
     ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
     bare(ax, numbers=False)
 
 
-def written_frames(story: Story) -> Figure:
+def written_frames(trace: InputTrace, written: Frames, *, true_frames: Frames) -> Figure:
     """Return frames that were written, those of a recording, and below them the steps of a model that halts."""
-    assert story.frames is not None
-    names = {"written by the model": story.frames}
-    if story.true_frames is not None:
-        names["a recording"] = story.true_frames
-    steps = ", and below it the steps of each position" if story.halting else ""
+    names = {"written by the model": written, "a recording": true_frames}
+    steps = ", and below it the steps of each position" if trace.halting else ""
     figure, axes = canvas(
         width=4.2 * len(names),
         height=2.6,
-        title=label(" ".join(text for text in story.labels if text != "<end>")),
+        title=_input(trace),
         subtitle="energy of each band over time, darker for more" + steps,
         columns=len(names),
     )
     longest = max(len(frames) for frames in names.values())
     for ax, (name, frames) in zip(axes, names.items(), strict=True):
-        _show_frames(ax, frames, like=story.frames if story.true_frames is None else story.true_frames)
+        _show_frames(ax, frames, like=true_frames)
         ax.set_xlim(-0.5, longest - 0.5)
         ax.set_title(f"{name}, {len(frames)} frames", fontsize=10, color=INK)
         ax.set_xlabel("frame", color=MUTED, fontsize=9.5)
     axes[0].set_ylabel("band", color=MUTED, fontsize=9.5)
-    if story.halting:
-        _show_steps(axes[0], story.frames, story.output_steps, most=story.max_steps)
+    if trace.halting:
+        _show_steps(axes[0], written, _output_steps(trace), most=trace.max_steps)
     return figure
 
 

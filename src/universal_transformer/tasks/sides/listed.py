@@ -197,6 +197,9 @@ class Names(Listed):
             raise UserError(f"{where}: {show(line.strip())}: expected {needed}, {such}{guess}")
         return Example(source=self.encode(*words), target=())
 
+    def input_text(self, source: Sequence[int]) -> str:
+        return self.render(source)
+
     def render(self, target: Sequence[int]) -> str:
         """The names of ids with blanks between them; what is no name is left out."""
         return BLANK.join(self.names([index for index in target if index > END]))
