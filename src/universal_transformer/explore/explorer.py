@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -14,14 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from universal_transformer.data.example import NO_CLASS, Example, ids_of, size
-from universal_transformer.data.tokenizer import until_end
+from universal_transformer.data.example import Example, size
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import refuse
 from universal_transformer.explore.calls import StreamCall, TestCall, TraceCall
 from universal_transformer.explore.page_model import page_model, same_test
 from universal_transformer.explore.saved_page import SCRIPTS, TRACES, asset, page_without_traces
-from universal_transformer.explore.story import CONTINUATION, PROMPT, SHOWN
+from universal_transformer.explore.story import CONTINUATION, SHOWN, Given, given
 from universal_transformer.files import decode_json
 from universal_transformer.serve.app import answered, error_event, routed
 from universal_transformer.serve.completions import Chosen, event_of, fields_of
@@ -70,14 +69,6 @@ class AskedTest(AskedTrace):
     limit: Annotated[int, Range(1, 5000)] = 300
 
 
-class Given(NamedTuple):
-    """An input: its text, its example without an answer, and the right answer, if it is known."""
-
-    text: str
-    example: Example
-    right: str | None
-
-
 @dataclass(frozen=True)
 class Explored:
     """A model and the test of its run. Without a task ``obstacle`` says why, and ``samples`` are inputs to open."""
@@ -116,17 +107,7 @@ class Explored:
             refuse((typed is None and not codec.target.continues, "an empty text; expected input"), at="text")
             return Given(text, Example(source=(), target=()) if typed is None else typed, None)
         assert self.task is not None
-        example = self.task.test[asked.set or ""][asked.number]
-        if codec.target.continues:
-            prompt = ids_of(example.target)[: max(1, min(PROMPT, len(ids_of(example.target)) // 2))]
-            return Given(codec.render(prompt), replace(example, target=prompt), None)
-        right = None if example.target == NO_CLASS else codec.render(_ended(example.target, codec))
-        if codec.source.suffixes or not isinstance(example.source, tuple):
-            return Given("", replace(example, target=codec.unanswered), right)
-        text = example.written[0] if example.written else codec.source.input_text(example.source)
-        typed = pipeline.example(text, 1)
-        assert typed is not None
-        return Given(text, replace(typed, source=example.source, supports=example.supports), right)
+        return given(self.task.test[asked.set or ""][asked.number], codec)
 
     def first(self) -> tuple[str, int] | None:
         """The test example that the page begins with: of facts, the one with the most supporting facts that fits."""
@@ -145,11 +126,6 @@ class Explored:
         found = page_model(self.name, pipeline.model, pipeline.codec)
         found |= {"calibration": bool(pipeline.options.depth.chosen), "sets": self.sets, "first": self.first()}
         return found | {"obstacle": self.obstacle}
-
-
-def _ended(target: Any, codec: Any) -> Any:
-    """A target without what comes after its end, of a target that has one."""
-    return until_end(target) if isinstance(target, tuple) and not codec.target.names_classes else target
 
 
 @dataclass(frozen=True)
