@@ -25,10 +25,10 @@ def learning_curves(table: ResultTable, results: Sequence[Result]) -> Figure | N
     if not panels:
         return None
     figure, axes = canvas(
-        width=4.6 * len(panels),
+        width=max(6.0, 4.6 * len(panels)),
         height=3.4,
-        title=f"{table.heading}: learning curves",
-        subtitle="Cross-entropy on validation in nats, of the best run of each row that has a recorded curve",
+        title=f"{table.heading.partition(':')[0]}: learning curves",
+        subtitle="Cross-entropy on validation in nats; weights as they were, no running mean",
         columns=len(panels),
     )
     models = list(dict.fromkeys(one.row.partition("/")[2] for one in runs))

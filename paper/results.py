@@ -76,7 +76,8 @@ class Result:
     settings: dict[str, Any]
     """The whole configuration of the run."""
     curve: list[list[float]]
-    """Each validation: updates, cross-entropy in nats, error in per cent; empty of runs recorded before it was kept."""
+    """Each validation of the weights as they were then, no running mean: updates, cross-entropy in nats, error in per
+    cent; empty of runs recorded before it was kept."""
 
     @property
     def key(self) -> Key:
