@@ -154,7 +154,7 @@ def test_answers_are_there_without_scripts(tmp_path):
     trace = story(answer="1", right="12", probability=0.5)
     pair = dataclasses.replace(examined(trace, title="Sample", text="1 2"), figures={})
     read = written(tmp_path, report=found, examples=[pair])
-    for text in ("Sample", "1 2", "answer: 1 (50 %)", "right answer: 12"):
+    for text in ("Sample", "Input: 1 2", "answer: 1 (50 %)", "right answer: 12"):
         assert text in read.text
     assert "noscript" in read.tags
     assert ("class", "trace") in read.attributes

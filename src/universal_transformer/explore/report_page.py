@@ -16,7 +16,7 @@ from universal_transformer.evaluation.calibration import CALIBRATION, Calibratio
 from universal_transformer.evaluation.metrics import scores
 from universal_transformer.evaluation.report import Report, attention_tables
 from universal_transformer.explore import page
-from universal_transformer.explore.canvas import duration, svg
+from universal_transformer.explore.canvas import LONGEST_TITLE, duration, label, svg
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
 from universal_transformer.explore.figures import (
     attention_by_step,
@@ -181,7 +181,9 @@ def _example(example: Examined, plots: Plots, *, number: int) -> str:
     right = [] if trace.right is None else [f"right answer: {trace.right}"]
     answer = f"answer: {trace.answer} ({100 * trace.probability:.0f} %)"
     texts = page.items([*example.text.splitlines(), answer, *right])
-    return page.section(example.title, f'<div class="trace"></div><noscript>{texts}</noscript>')
+    one_line = bool(example.text) and "\n" not in example.text
+    hint = f"Input: {label(example.text, most=LONGEST_TITLE)}" if one_line else ""
+    return page.section(example.title, f'<div class="trace"></div><noscript>{texts}</noscript>', hint=hint)
 
 
 def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
