@@ -10,6 +10,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from configs import config_of, with_fields
+from small_baselines import small_lstm
 from small_explored import explored
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
@@ -118,6 +119,8 @@ def test_sequences_show_what_was_written():
         assert len(trace.output) == len(trace.places) == len(found.tokens) + found.finished
         assert np.mean(trace.sides[1].steps) == pytest.approx(found.steps)
         assert (shown.title, shown.figures, shown.pictured) == ("Sample", {}, False)
+    with pytest.raises(UserError, match="no depth"):
+        examine(small_lstm(), task.codec, example)
 
 
 def test_an_input_is_read_again_from_its_text(tmp_path):

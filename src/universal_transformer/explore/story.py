@@ -78,14 +78,15 @@ def given(example: Example, codec: Codec[Any, Any]) -> Given:
 def examine(
     model: Model, codec: Codec[Any, Any], example: Example, *, options: DecodingOptions = DEFAULTS, name: str = ""
 ) -> Examined:
-    """Run `model`, called `name`, on a test example at the depth of `options`.
+    """Run `model`, called `name`, on a test example at the depth of `options`. UserError for a model without depth.
 
     A picture is sampled at temperature 1: the likeliest pixels one after the other are no likely picture.
     """
-    asked, coordinates = given(example, codec), model.config.coordinates
+    asked = given(example, codec)
     if codec.target.draws:
         options = replace(options, sampling=Sampling(temperature=1.0))
     if codec.target.continues:
+        coordinates = model.config.coordinates
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
         most = min(CONTINUATION, longest - len(ids_of(asked.example.target)))
         options = replace(options, max_new_tokens=most)
