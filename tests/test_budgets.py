@@ -8,14 +8,14 @@ import frames
 import size
 
 BUDGETS = {
-    "lines of nn": 1_218,
+    "lines of nn": 1_221,
     "lines of rules": 460,
     "lines of execution": 1_532,
     "lines of models": 3_063,
     "lines of decoding": 1_106,
-    "lines of interop": 2_710,
+    "lines of interop": 2_754,
     "lines of baselines": 425,
-    "lines of these packages": 10_514,
+    "lines of these packages": 10_561,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,

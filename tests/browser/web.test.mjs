@@ -15,7 +15,9 @@ after(() => close(browser));
 
 const at = (name, hash = "#rule=trained") => `${address}${name}/${hash}`;
 const ready = (page) => page.waitForFunction(() => / ms$/.test(document.getElementById("status").textContent), null, { timeout: 60000 });
-const examples = (name) => JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).graph.examples;
+const examples = (name) => JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).graph.examples["examples of the test"];
+const MARY = ["1 Mary moved to the bathroom", "2 John went to the hallway", "3 Mary got the football", "4 John moved to the garden",
+  "5 Mary went to the kitchen", "6 Sandra journeyed to the bedroom", "7 Where is the football?"].join("\n");
 const traced = async (page) => JSON.parse(readFileSync(await save(page, () => page.click("#save-json"))));
 
 /* Do something that asks for an answer, and wait until it is drawn. */
@@ -57,15 +59,18 @@ test("a depth gives the answer and the trace of the package", async () => {
   const story = examples("demo")[1].text, board = examples("sudoku")[0].text, asked = {
     demo: [{ max_steps: 1 }, { max_steps: 3 }, { exit: "confidence:0.8727" }, { exit: "confidence:0.2" }, { exit: "output_change:0.0127" },
       { exit: "confidence:0.9995", max_steps: 2 }].map((depth) => ({ text: story, ...depth })),
+    "babi-halting": [{}, { max_steps: 1 }, { max_steps: 2 }, { halting_threshold: 0.495 }, { halting_threshold: 0.0495, max_steps: 3 }]
+      .map((depth) => ({ text: MARY, ...depth })),
     sudoku: [{ max_steps: 1 }, { max_steps: 7 }].map((depth) => ({ text: board, ...depth })) };
   for (const [name, questions] of Object.entries(asked)) {
     const { traces, answers } = python(["tests/browser/traces.py", name], JSON.stringify(questions));
     await visit(browser, at(name), async (page) => {
       await ready(page);
       const { rules } = JSON.parse(readFileSync(`${WEB}/${name}/page.json`)).models[0];
-      for (const [i, { text, max_steps: steps, exit }] of questions.entries()) {
-        const [rule, value] = exit?.split(":") ?? ["trained"];
-        await open(page, { text, rule, ...(steps && { steps }), ...(exit && { threshold: rules[rule].indexOf(Number(value)) }) });
+      for (const [i, { text, max_steps: steps, halting_threshold: limit, exit }] of questions.entries()) {
+        const [rule, value] = exit?.split(":") ?? (limit ? ["halting_threshold", limit] : ["trained"]);
+        const threshold = rules[rule]?.findIndex((each) => Math.abs(each - value) < 1e-6);
+        await open(page, { text, rule, ...(steps && { steps }), ...(value && { threshold }) });
         const found = await traced(page);
         assert.equal(found.answer, answers[i], JSON.stringify(questions[i]));
         assertTraces(found, traces[i], JSON.stringify(questions[i]));
@@ -91,6 +96,16 @@ test("the dial is used by hand, and says what it does not offer", async () => {
     await ready(page);
     assert.deepEqual(await page.locator("#rule option").allTextContents(), ["after the last step"]);
     assert.match(await page.textContent(".dial .note"), /Only in `ut explore sudoku`: more than 16 steps, and cells that stop alone/);
+  });
+  await visit(browser, at("babi-halting"), async (page) => {
+    await ready(page);
+    assert.equal(await page.textContent("#origin"), "Example 1 of 1: the card of the model.");
+    assert.match(await page.textContent(".dial .note"), /more than 4 steps, and an exit in place of the halting unit/);
+    await type(page, MARY);
+    const taken = async () => (await traced(page)).sides[0].steps.reduce((sum, steps) => sum + steps), before = await taken();
+    await answered(page, () => page.selectOption("#rule", "halting_threshold"));
+    await answered(page, () => slide(page.locator("#threshold"), 18));
+    assert.ok(await taken() < before);
   });
 });
 

@@ -14,6 +14,9 @@ from universal_transformer import DecodingOptions, load
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.explore import web_page
+from universal_transformer.explore.page_model import CARD
+from universal_transformer.pretrained_models import find
+from universal_transformer.pretrained_models.card import read_card
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import Codec
@@ -92,6 +95,7 @@ def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, cap
 def test_a_page_has_files_of_its_own_alone(tmp_path, monkeypatch):
     runtime, page = [tmp_path / "one.mjs", tmp_path / "two.wasm"], tmp_path / "page"
     page.mkdir()
+    brought = {"text": read_card(find("demo")).example[0], "right": None, "supports": []}
     for path in runtime:
         path.write_text("x")
 
@@ -99,11 +103,11 @@ def test_a_page_has_files_of_its_own_alone(tmp_path, monkeypatch):
         raise UserError("its data are not here")
 
     monkeypatch.setattr(web_page, "load_task", missing)
-    web_page.write_web_page(page, open_run(Path("demo")), runtime=runtime)
+    web_page.write_web_page(page, open_run(Path("demo")), inputs=["source"], runtime=runtime)
     about = json.loads((page / "page.json").read_text())
     (model,), graph = about["models"], about["graph"]
-    assert (graph["labels"][0], model["max_steps"], graph["examples"]) == ("attic", 4, [])
-    assert (model["sets"], model["first"]) == ({}, None)
+    assert (graph["labels"][0], model["max_steps"], graph["examples"]) == ("attic", 4, {CARD: [brought]})
+    assert (model["sets"], model["first"]) == ({CARD: 1}, [CARD, 0])
     assert (graph["calibrated"], [*model["rules"]]) == ({"exit": "confidence:0.8727"}, ["output_change", "confidence"])
     assert graph["place"] in (page / "saved.html").read_text()
     html = (page / "index.html").read_text()

@@ -27,9 +27,9 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import TESTS, evaluate
 from universal_transformer.evaluation.pipeline import Pipeline
-from universal_transformer.explore.explorer import CARD, FILES, Explored, Explorer
+from universal_transformer.explore.explorer import FILES, Explored, Explorer
 from universal_transformer.explore.input_trace import trace_input
-from universal_transformer.explore.page_model import same_test
+from universal_transformer.explore.page_model import CARD, same_test
 from universal_transformer.rules import Exit
 from universal_transformer.serve import guard
 from universal_transformer.serve.engine import Engine

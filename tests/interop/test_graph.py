@@ -56,7 +56,7 @@ LENGTHS = [(3, 5, 4), (1, 1, 1), (2, 1, 3), (1, 7, 1), (4, 9, 6), (6, 2, 1)]
 def batches(model):
     """Ids of several shapes, padded on the right, on the left, and not."""
     made = [model.examples(lengths={"source": one, "target": two}, rows=rows) for rows, one, two in LENGTHS]
-    return [*made, tuple(ids.flip(1) for ids in made[-2])]
+    return [*made, tuple(given.flip(1) if given.dim() > 1 else given for given in made[-2])]
 
 
 def check(folder, **fields):
@@ -160,11 +160,16 @@ def test_a_traced_graph_gives_what_happens_at_each_step(fields, tmp_path):
     model = small(**fields).float()
     traced = TracedExportable(model)
     forward = save_onnx(export_program(traced), tmp_path / "model.onnx", model=traced)
-    for ids in batches(traced):
-        found = dict(zip(traced.outputs, forward(*ids), strict=True))
-        sizes = {"batch": len(ids[0])} | {name: one.shape[1] for name, one in zip(traced.inputs, ids, strict=True)}
+    depths = [(None, None), (2, 0.3), (1, 1.0), (3, 0.6)]
+    for given, (most, threshold) in zip(batches(traced) * 2, depths, strict=False):
+        ids = given[: len(traced.sides)]
+        depth = {"max_steps": most, "halting_threshold": threshold} if "halting" in fields else {}
+        if depth and most is not None:
+            given = (*ids, torch.full((len(ids[0]),), most), torch.tensor(threshold))
+        found = dict(zip(traced.outputs, forward(*given), strict=True))
+        sizes = {"batch": len(ids[0])} | {name: one.shape[1] for name, one in zip(traced.sides, ids, strict=True)}
         with torch.no_grad():
-            output = model(*ids, keep=Kept(attention=True, states=True))
+            output = model(*ids, keep=Kept(attention=True, states=True), **depth)
         compared = {"logits": output.logits, "step_logits": output.step_logits}
         for side, trace in (("encoder", output.encoder), ("decoder", output.decoder)):
             if trace is not None:

@@ -57,24 +57,23 @@ class Explore(OnData, OfRun):
         from universal_transformer.evaluation.calibration import calibrated, written_freely
         from universal_transformer.evaluation.pipeline import Pipeline
         from universal_transformer.explore.explorer import Explored
+        from universal_transformer.explore.page_model import brought_inputs
         from universal_transformer.pretrained_models.card import read_card
         from universal_transformer.runs.opened import open_run, open_with_task
         from universal_transformer.serve.engine import Engine
 
-        task, obstacle, samples = None, "", list[str]()
+        task, obstacle = None, ""
         try:
             run, task = open_with_task(Path(name), data_dir=self.data_dir, device="cpu")
         except UserError as error:
             run, obstacle = open_run(Path(name)), f"{error}."
             note(f"ut: {name}: no test: {error}")
             if is_pretrained(run.folder):
-                card = read_card(run.folder)
-                obstacle += f" Its data: {card.data}."
-                samples.append(card.example[0])
+                obstacle += f" Its data: {read_card(run.folder).data}."
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
         options, found = calibrated(
             run.folder, DecodingOptions(), model=run.folder / MODEL, unlike=written_freely(run.model.config)
         )
         engine = Engine(Pipeline(run.model, run.codec, options, found), LIMITS)
-        return Explored(run.folder.resolve().name, engine, task, obstacle, samples)
+        return Explored(run.folder.resolve().name, engine, task, obstacle, brought_inputs(run.folder))

@@ -21,6 +21,8 @@ Format = Literal["onnx", "torch", "transformers", "web"]
 FILES = {"onnx": "model.onnx", "torch": "model.pt2"}
 """Format -> name of the file of the model."""
 DESCRIPTION = "model.json"
+TYPES = {"threshold": "float32"}
+"""Of inputs that are no whole numbers."""
 MOST_DIFFERENT = 1e-4
 """An export whose logits differ by more is not kept. Rounding gives about 1e-6."""
 
@@ -127,7 +129,7 @@ def _write_web(folder: Path, *, run: Run, model: Exportable, runtime: list[Path]
     from universal_transformer.explore.web_page import write_web_page
 
     line = _write_graph(folder, run=run, model=model, format="onnx")
-    write_web_page(folder, run, runtime=runtime)
+    write_web_page(folder, run, inputs=[*model.inputs], runtime=runtime)
     return line
 
 
@@ -145,11 +147,11 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
         "file": FILES[format],
         **({"opset": OPSET} if format == "onnx" else {}),
         "architecture": config.architecture,
-        "inputs": {name: {"type": "int64", "shape": shape} for name, shape in model.inputs.items()},
+        "inputs": {name: {"type": TYPES.get(name, "int64"), "shape": axes} for name, axes in model.inputs.items()},
         "outputs": {name: {"type": "float32", "shape": shape} for name, shape in model.outputs.items()},
         "ids": {"padding": config.vocabulary.padding_id, "start": config.start_id, "end": config.vocabulary.end_id},
-        "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.inputs},
-        "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.inputs},
+        "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.sides},
+        "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.sides},
         "halting_threshold": stops_at(config.halting),
         "compared": found._asdict(),
         "weights": entry_of((run.folder / MODEL / WEIGHTS).read_bytes()).sha256,

@@ -18,7 +18,7 @@ from universal_transformer.data.example import Example, size
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import refuse
 from universal_transformer.explore.calls import StreamCall, TestCall, TraceCall
-from universal_transformer.explore.page_model import page_model, same_test
+from universal_transformer.explore.page_model import CARD, page_model, same_test
 from universal_transformer.explore.saved_page import SCRIPTS, TRACES, asset, page_without_traces
 from universal_transformer.explore.story import CONTINUATION, SHOWN, Given, given
 from universal_transformer.files import decode_json
@@ -45,8 +45,6 @@ MOST_NEW = 400
 """Tokens that an answer may have at most, where a number is asked for."""
 LOOKED_AT = 200
 """Test examples among which the first input is looked for."""
-CARD = "the card of the model"
-"""The set of the inputs that a model brings."""
 
 
 @dataclass(frozen=True, kw_only=True)

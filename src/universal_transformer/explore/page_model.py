@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import spread
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.settings import served
 from universal_transformer.models.model import Model
+from universal_transformer.pretrained_models import is_pretrained
+from universal_transformer.pretrained_models.card import read_card
 from universal_transformer.rules import stops_at
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 
+CARD = "the card of the model"
+"""The set of the inputs that a model of the package brings, where its test is not here."""
 COMPARED = 20
 """Examples of a set by which two tests are compared."""
 
@@ -39,6 +44,11 @@ def page_model(name: str, model: Model, codec: Codec[Any, Any]) -> dict[str, Any
         "rules": rules,
         "limits": "",
     }
+
+
+def brought_inputs(folder: Path) -> list[str]:
+    """The inputs that the model in a folder brings: the example of its card, where it has one."""
+    return [read_card(folder).example[0]] if is_pretrained(folder) else []
 
 
 def same_test(*tests: tuple[Task | None, Codec[Any, Any]]) -> bool:

@@ -6,13 +6,14 @@ too large for this package: it is copied from where the user has it.
 
 import hashlib
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import calibrated
-from universal_transformer.explore.page_model import page_model
+from universal_transformer.explore.page_model import CARD, brought_inputs, page_model
 from universal_transformer.explore.saved_page import ASSETS, SCRIPTS, TRACES, asset, page_without_traces
 from universal_transformer.explore.story import choose_examples
 from universal_transformer.files import show_path, write_json
@@ -60,18 +61,20 @@ def runtime_files(folder: Path) -> list[Path]:
     return found
 
 
-def write_web_page(folder: Path, run: Run, *, runtime: list[Path]) -> None:
-    """Write what the page needs beside the graph, which is `model.onnx`, into `folder`."""
+def write_web_page(folder: Path, run: Run, *, inputs: Collection[str], runtime: list[Path]) -> None:
+    """Write what the page needs beside the graph, which is `model.onnx` and has these inputs, into `folder`."""
     config, codec = run.model.config, run.codec
     longest = config.coordinates.max_positions if config.coordinates.position == "learned" else LONGEST
     examples = _examples(run)
-    shown, depth = _page_model(run)
-    shown |= {"sets": {SET: len(examples)} if examples else {}, "first": (SET, 0) if examples else None}
+    shown, depth = _page_model(run, reads_depth="threshold" in inputs)
+    sets = {name: len(some) for name, some in examples.items()}
+    shown |= {"sets": sets, "first": next(((name, 0) for name in sets), None)}
     graph = {
         "labels": [codec.render([index]) for index in range(config.vocabulary.num_classes or 0)],
         "blocks": config.step.blocks,
         "longest": min(longest, LONGEST),
         "examples": examples,
+        "inputs": sorted(inputs),
         "calibrated": depth,
         "place": TRACES,
         "untested": f"Only in `ut explore {shown['name']}`.",
@@ -88,43 +91,43 @@ def write_web_page(folder: Path, run: Run, *, runtime: list[Path]) -> None:
         shutil.copyfile(path, (folder / path.name).with_suffix(".js" if path.suffix == ".mjs" else path.suffix))
 
 
-def _page_model(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the page offers of the depth: what the outputs of the graph, which has made all steps, allow; and the depth
-    that the run was calibrated to, if that is one of these.
+def _page_model(run: Run, *, reads_depth: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the page offers of the depth, and the depth that the run was calibrated to, if that is one of these.
 
-    A position that stops changes what others read. A depth is exact, then, only where all positions stop together.
+    A position that stops changes what others read. The outputs of a graph that has made all steps give a smaller depth,
+    then, only where all positions stop together; a graph ``reads_depth`` where they halt by themselves.
     """
     name, config = run.folder.resolve().name, run.model.config
-    found, together = page_model(name, run.model, run.codec), config.architecture == "classifier" and not config.halts
-    rules = {rule: found["rules"][rule] for rule in EXITS if together and rule in found["rules"]}
-    if config.halts:
-        missing = "another depth than that of training, with which a position halts at another step"
-    elif together:
-        missing = f"more than {config.max_steps} steps, and an exit by the change of states"
-    else:
-        missing = f"more than {config.max_steps} steps, and cells that stop alone"
-    limits = f"Only in `ut explore {name}`: {missing}."
-    least = config.max_steps if config.halts else 1
+    found, steps = page_model(name, run.model, run.codec), f"more than {config.max_steps} steps"
+    fixed: tuple[tuple[str, ...], str] = ((), f"{steps}, and cells that stop alone")
+    if config.architecture == "classifier":
+        fixed = (EXITS, f"{steps}, and an exit by the change of states")
+    halting = (("halting_threshold",), f"{steps}, and an exit in place of the halting unit")
+    names, missing = fixed if not config.halts else halting if reads_depth else ((), "another depth than as trained")
+    rules = {rule: found["rules"][rule] for rule in names if rule in found["rules"]}
+    least = 1 if reads_depth or not config.halts else config.max_steps
     options, _ = calibrated(run.folder, DecodingOptions(), model=run.folder / MODEL)
-    depth: dict[str, Any] = {}
-    if options.exit is not None and options.exit.kind in rules:
-        depth = {"exit": str(options.exit)}
-    elif options.max_steps is not None and not config.halts:
-        depth = {"max_steps": options.max_steps}
-    found |= {"rules": rules, "least_steps": least, "most_steps": config.max_steps, "limits": limits}
-    return found | {"calibration": bool(depth), "obstacle": ""}, depth
+    depth = options.depth.chosen
+    rule = options.exit.kind if options.exit is not None else next(iter(depth), "")
+    served = rule in rules or (rule == "max_steps" and least == 1)
+    found |= {"rules": rules, "least_steps": least, "most_steps": config.max_steps, "calibration": served}
+    found |= {"limits": f"Only in `ut explore {name}`: {missing}.", "obstacle": ""}
+    return found, {name: value if name != "exit" else str(value) for name, value in depth.items()} if served else {}
 
 
-def _examples(run: Run) -> list[dict[str, Any]]:
-    """Test examples of the run, as the page reads them; none where its data are not here."""
+def _examples(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Test examples of the run, as the page reads them; where its data are not here, those that the model brings."""
     try:
         task = load_task(run)
     except UserError:
-        return []
+        brought: list[dict[str, Any]] = [
+            {"text": text, "right": None, "supports": []} for text in brought_inputs(run.folder)
+        ]
+        return {CARD: brought} if brought else {}
     codec, found = run.codec, []
     for example in choose_examples(run.model, task, count=EXAMPLES):
         order = codec.source.reading_order(len(example.source))
         supports = [place for place, row in enumerate(order) if row in example.supports]
         right = codec.render(example.target)
         found.append({"text": codec.source.input_text(example.source), "right": right, "supports": supports})
-    return found
+    return {SET: found}

@@ -9,9 +9,10 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -19,15 +20,16 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
-from universal_transformer.axes import Tensor
+from universal_transformer.axes import States, Tensor
 from universal_transformer.errors import UserError, refusal
 from universal_transformer.interop.depth_loop import graph_loop
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.context import NOTHING, Kept
-from universal_transformer.nn.recurrence import Loop, Recurrence, depth_loop
-from universal_transformer.rules import Refusals, choices_of
+from universal_transformer.nn.context import NOTHING, Context, Kept
+from universal_transformer.nn.halting import Progress
+from universal_transformer.nn.recurrence import Recurrence, depth_loop
+from universal_transformer.rules import Refusals, choices_of, stops_at
 
 OPSET = 20
 """Version of the operators of an ONNX file."""
@@ -55,7 +57,6 @@ class Exportable(nn.Module):
     The tuple has the logits, then the steps of each side that the model has. UserError for a model that has no export.
     """
 
-    loop: Loop = staticmethod(graph_loop)
     keep: Kept = NOTHING
 
     def __init__(self, model: Model) -> None:
@@ -72,8 +73,11 @@ class Exportable(nn.Module):
             if isinstance(module, Recurrence):
                 module.loop = self.loop
 
-    def forward(self, *ids: Tensor) -> tuple[Tensor, ...]:
-        return self.read(self.model(*ids, keep=self.keep))
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        return self.read(self.model(*given[: len(self.sides)], keep=self.keep))
+
+    def loop(self, recurrence: Recurrence, states: States, context: Context) -> Progress:
+        return graph_loop(recurrence, states, context)
 
     def read(self, found: ModelOutput) -> tuple[Tensor, ...]:
         """The tensors of an output of the model, in the order of `outputs`."""
@@ -81,7 +85,12 @@ class Exportable(nn.Module):
 
     @property
     def inputs(self) -> dict[str, Axes]:
-        """Names and shapes of the inputs, ids as int64."""
+        """Names and shapes of the inputs."""
+        return self.sides
+
+    @property
+    def sides(self) -> dict[str, Axes]:
+        """Those of ids, as int64."""
         longest = self.config.vocabulary.max_fact_words
         words = (longest,) if longest is not None and self.config.inputs.kind == "facts" else ()
         sides = {"source": self.model.source, "target": self.model.target}
@@ -93,15 +102,15 @@ class Exportable(nn.Module):
         sides = {"source": "encoder", "target": "decoder"}
         places = {"classifier": (), "tagger": ("source",)}.get(self.config.architecture, ("target",))
         vocabulary = self.config.vocabulary
-        classes = vocabulary.written if "target" in self.inputs else (vocabulary.num_classes or 0)
-        steps: dict[str, Axes] = {f"{sides[name]}_steps": ("batch", name) for name in self.inputs}
+        classes = vocabulary.written if "target" in self.sides else (vocabulary.num_classes or 0)
+        steps: dict[str, Axes] = {f"{sides[name]}_steps": ("batch", name) for name in self.sides}
         return {"logits": ("batch", *places, classes), **steps}
 
     def examples(self, *, lengths: dict[str, int], rows: int, seed: int = 0) -> tuple[Tensor, ...]:
         """Random ids for every input, every second row shorter by half and padded."""
         generator, vocabulary = torch.Generator().manual_seed(seed), self.config.vocabulary
         made = []
-        for name, axes in self.inputs.items():
+        for name, axes in self.sides.items():
             size = vocabulary.written if name == "target" else self.model.source.input.weight.shape[0]
             shape = (rows, lengths[name], *map(int, axes[2:]))
             ids = torch.randint(min(vocabulary.end_id + 1, size - 1), size, shape, generator=generator)
@@ -114,10 +123,44 @@ class Exportable(nn.Module):
 class TracedExportable(Exportable):
     """A graph that also gives what happens at each step. It makes all T steps, where the other one ends with the last
     position: each step then has a place of its own in the outputs, and no number differs.
+
+    Where positions halt it also reads at which depth: ``max_steps`` of each row, at most T, and ``threshold``.
     """
 
-    loop = staticmethod(partial(depth_loop, runs=lambda _: True))
     keep = Kept(attention=True, states=True)
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.given = SimpleNamespace(depth=())  # tracing lets no attribute of a module change
+
+    @property
+    def reads_depth(self) -> bool:
+        """Not where a position that takes no remainder runs on after its last step."""
+        return self.config.halts and self.config.halting.remainder_at_cap
+
+    @property
+    def inputs(self) -> dict[str, Axes]:
+        depth: dict[str, Axes] = {"max_steps": ("batch",), "threshold": ()}
+        return self.sides | (depth if self.reads_depth else {})
+
+    def examples(self, *, lengths: dict[str, int], rows: int, seed: int = 0) -> tuple[Tensor, ...]:
+        """With the depth of training."""
+        steps = max(self.config.max_steps_of(decoder=name == "target") for name in self.sides)
+        depth = torch.full((rows,), steps), torch.tensor(stops_at(self.config.halting))
+        return super().examples(lengths=lengths, rows=rows, seed=seed) + (depth if self.reads_depth else ())
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        self.given.depth = given[len(self.sides) :]
+        return super().forward(*given)
+
+    def loop(self, recurrence: Recurrence, states: States, context: Context) -> Progress:
+        depth = context.depth
+        if self.given.depth and depth.rule.stops:
+            most, threshold = self.given.depth
+            threshold = threshold.clamp(max=1.0 - torch.finfo(threshold.dtype).eps / 2)  # as Accumulating does
+            depth, most = depth._replace(threshold=threshold), most.clamp(max=depth.max_steps)
+            context = replace(context, depth=depth, lengths=most)
+        return depth_loop(recurrence, states, context, runs=lambda _: True)
 
     @property
     def outputs(self) -> dict[str, Axes]:
@@ -125,7 +168,7 @@ class TracedExportable(Exportable):
         remainder where it halts, and the attention of each application of a block. A target attends to a source too.
         """
         every, config = super().outputs, self.config
-        made = {name: config.max_steps_of(decoder=name == "target") for name in self.inputs}
+        made = {name: config.max_steps_of(decoder=name == "target") for name in self.sides}
         last = next(reversed(made))
         every["step_logits"] = (made[last], *every["logits"])
         for name, steps in made.items():
@@ -229,8 +272,9 @@ def save_onnx(program: ExportedProgram, path: Path, *, model: Exportable) -> For
 def compare(forward: Forward, model: Model, batches: Sequence[tuple[Tensor, ...]]) -> Comparison:
     """Compare an exported model with `model`. Logits are compared in rows whose positions take equal steps."""
     difference, equal, positions = 0.0, 0, 0
-    for ids in batches:
-        found, expected = forward(*ids), outputs(model(*ids))
+    sides = sum(side is not None for side in (model.source, model.target))
+    for given in batches:
+        found, expected = forward(*given), outputs(model(*given[:sides]))
         same = [one == other for one, other in zip(found[1 : len(expected)], expected[1:], strict=True)]
         rows = torch.cat(same, dim=1).all(dim=1)
         if bool(rows.any()):

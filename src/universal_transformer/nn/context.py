@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor, Values, Vectors
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Scalar, States, Tensor, Values, Vectors
 
 AllHeads = Float[Tensor, "batch heads stored head"]
 Number = int | Int[Tensor, "*rows"]
@@ -40,7 +40,7 @@ class Depth(NamedTuple):
     rule: Any  # a nn.halting.Rule
     max_steps: int
     min_steps: int = 1
-    threshold: float = 0.99
+    threshold: float | Scalar = 0.99
 
 
 @runtime_checkable

@@ -184,7 +184,7 @@ class Accumulating(Rule):
         """The h after this step where a position goes on, and the weight of the step."""
         return halted + p, p
 
-    def limit(self, threshold: float) -> float:
+    def limit(self, threshold: float | Scalar) -> float | Scalar:
         """The sum above which a position halts."""
         return threshold
 
@@ -194,7 +194,10 @@ class Accumulating(Rule):
         if depth.min_steps > 1:
             p = p * (step.number >= depth.min_steps - 1)
         total, weight = self.decide(was.halted, p)
-        halts = total > min(self.limit(depth.threshold), 1.0 - torch.finfo(total.dtype).eps / 2)
+        limit = self.limit(depth.threshold)
+        if not isinstance(limit, Tensor):  # which an exported graph reads, and keeps below 1
+            limit = min(limit, 1.0 - torch.finfo(total.dtype).eps / 2)
+        halts = total > limit
         if self.halts_at_cap and last is not False:
             halts = halts | last
         weight = torch.where(halts, 1.0 - was.halted, weight)

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Tensor, Values, Vectors
+from universal_transformer.axes import Bool, Float, Scalar, Tensor, Values, Vectors
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import Accumulating, Progress, Step, accumulation_dtype
 
@@ -60,7 +60,7 @@ class ExitRule(Accumulating):
         """Where the criterion holds after a step that computed ``states``, and what the next step compares with."""
         raise NotImplementedError
 
-    def limit(self, threshold: float) -> float:
+    def limit(self, threshold: float | Scalar) -> float | Scalar:
         return 0.5  # p is 0 or 1
 
     @torch.no_grad()

@@ -81,7 +81,7 @@ class PonderNet(StateProbability):
         rate = prior_rate(self.config, max_steps=self.max_steps)
         return math.log(rate / (1.0 - rate)) if self.config.bias is None else float(self.config.bias)
 
-    def limit(self, threshold: float) -> float:
+    def limit(self, threshold: float | Scalar) -> float | Scalar:
         """In training no position stops before the last step."""
         return 1.0 if self.training else threshold
 

@@ -16,21 +16,24 @@ export async function about() {
 export const test = async () => { throw new Error(page.untested); };
 export const emptyPage = async () => ({ page: await (await fetch("saved.html")).text(), place: page.place });
 
-/* The outputs for a text: a change of depth computes nothing again. */
-async function outputsOf(text) {
-  if (last.text === text) return last;
+/* The outputs for a text. A graph that reads no depth has the answers at all depths. */
+async function outputsOf(text, { max_steps: most = page.max_steps, halting_threshold: threshold = page.threshold }) {
+  const depth = page.inputs.includes("threshold") ? { max_steps: new ort.Tensor("int64", [BigInt(most)], [1]),
+    threshold: new ort.Tensor("float32", [threshold], []) } : {};
+  const key = JSON.stringify([text, ...(page.inputs.includes("threshold") ? [most, threshold] : [])]);
+  if (last.key === key) return last;
   const read = FORMS[page.view.form](text, page);
   for (const tensor of Object.values(last.outputs ?? {})) tensor.dispose();
   last = {};
-  const outputs = await session.run({ source: new ort.Tensor("int64", read.ids, read.shape) });
-  return (last = { text, read, outputs });
+  const outputs = await session.run({ source: new ort.Tensor("int64", read.ids, read.shape), ...depth });
+  return (last = { key, read, outputs });
 }
 
-export async function answer(model, { text, set, number, max_steps, exit, calibrated }) {
-  const example = set === undefined ? undefined : page.examples[number], chosen = exit || max_steps;
-  const depth = chosen || !calibrated ? { max_steps, exit } : page.calibrated;
+export async function answer(model, { text, set, number, calibrated, ...given }) {
+  const example = set === undefined ? undefined : page.examples[set][number];
+  const depth = calibrated && !Object.keys(given).length ? page.calibrated : given;
   const answered = running.then(async () => {  // a session answers one question at a time
-    const { read, outputs } = await outputsOf(example?.text ?? text);
+    const { read, outputs } = await outputsOf(example?.text ?? text, depth);
     return { text: example?.text ?? text, trace: traceOf(outputs, read, page, example, depth) };
   });
   running = answered.catch(() => {});

@@ -92,9 +92,9 @@ function stopAfter(answers, most, exit) {
   return { made: (step ?? most - 1) + 1, held: step !== undefined };
 }
 
-/* The trace of the outputs of the graph for what a form has read, at a depth {max_steps, exit}, each of which may be
-missing. `known`: the example, if the text is one. */
-export function traceOf(outputs, read, about, known, { max_steps: most = about.max_steps, exit }) {
+/* The trace of the outputs of the graph for what a form has read, at a depth of which each part may be missing. `known`:
+the example, if the text is one. */
+export function traceOf(outputs, read, about, known, { max_steps: most = about.max_steps, exit, halting_threshold }) {
   const { order, given } = read, label = (index) => about.labels[index], cut = [], n = order.length;
   const pick = (values) => order.map((row) => values[row]), each = rowsOf(outputs.step_logits).map(softmax);
   const perStep = each.length / outputs.step_logits.dims[0], after = (step) => each.slice(step * perStep, (step + 1) * perStep);
@@ -116,7 +116,7 @@ export function traceOf(outputs, read, about, known, { max_steps: most = about.m
   };
   return {
     model: about.name, view: about.view, max_steps: most, halting: about.halts || Boolean(exit),
-    threshold: exit ? null : about.threshold, sides: [side], answer: choices[0][0], probability: choices[0][1], finished: true,
+    threshold: exit ? null : halting_threshold ?? about.threshold, sides: [side], answer: choices[0][0], probability: choices[0][1], finished: true,
     right: known?.right ?? null, choices, output, places: given ? range(n) : [],
     after_steps: range(made).map((step) => after(step).map(answerAt)), unknown: read.unknown, cut,
   };
