@@ -3,6 +3,7 @@
 import base64
 import json
 from dataclasses import replace
+from functools import partial
 from math import exp
 
 import numpy as np
@@ -13,12 +14,11 @@ from small_baselines import small_lstm
 from small_explored import STORY, explored, stories
 from small_task_models import model_for
 from universal_transformer.data.example import Example
-from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import prediction
 from universal_transformer.evaluation.tensors import batch_of, inputs_of
-from universal_transformer.explore import input_trace
-from universal_transformer.explore.input_trace import trace_input
+from universal_transformer.explore.input_trace import trace_input, traced
 from universal_transformer.nn.context import Kept
 from universal_transformer.rules import Exit
 from universal_transformer.tasks.task import Task
@@ -163,17 +163,16 @@ def test_a_story_of_seventy_facts_is_small():
     assert len(json.dumps(trace.to_dict(), ensure_ascii=False)) < 200_000
 
 
-def test_what_is_cut_is_said(monkeypatch):
+def test_what_is_cut_is_said():
     pipeline = stories()
     example = pipeline.example(STORY, 0)
     whole = trace_input(pipeline.model, pipeline.codec, example).sides[0].self_attention
-    monkeypatch.setattr(input_trace, "MOST_WEIGHTS", whole.shape[0] * 16)
-    trace = trace_input(pipeline.model, pipeline.codec, example)
+    call = partial(traced, pipeline.model, pipeline.codec, example, options=DEFAULTS)
+    trace, _ = call(most_weights=whole.shape[0] * 16)
     assert trace.cut == ("attention is the mean over 2 heads",)
     mean = weights(whole).mean(1, keepdims=True)
     assert np.abs(weights(trace.sides[0].self_attention) - mean).max() <= 1 / 255
-    monkeypatch.setattr(input_trace, "MOST_WEIGHTS", whole.shape[0] * 9)
-    trace = trace_input(pipeline.model, pipeline.codec, example)
+    trace, _ = call(most_weights=whole.shape[0] * 9)
     assert trace.cut[1] == "attention is that of the first 3 positions"
     assert np.abs(weights(trace.sides[0].self_attention) - mean[:, :, :3, :3]).max() <= 1 / 255
 

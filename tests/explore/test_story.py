@@ -123,6 +123,15 @@ def test_sequences_show_what_was_written():
         examine(small_lstm(), task.codec, example)
 
 
+def test_the_attention_of_many_examples_is_bounded(stories):
+    model, example = model_for(stories), stories.test["test"][0]
+    whole = examine(model, stories.codec, example).trace.sides[0].self_attention
+    layers, heads, positions, _ = whole.shape
+    cut = examine(model, stories.codec, example, most_weights=layers * positions**2).trace
+    assert cut.sides[0].self_attention.shape == (layers, 1, positions, positions)
+    assert cut.cut == (f"attention is the mean over {heads} heads",)
+
+
 def test_an_input_is_read_again_from_its_text(tmp_path):
     for form, (pipeline, text) in explored(tmp_path).items():
         if form != "language model":  # whose input is no source

@@ -53,7 +53,10 @@ class Plot(OnData, Reporting):
 
 
 def draw(run: Run, task: Task, report: Report, *, count: int, options: DecodingOptions) -> Path:
-    """Write the page about `report`, with `count` examples in detail; return its path."""
+    """Write the page about `report`, with `count` examples in detail; return its path. Their attention together takes
+    as much of the page as that of one long example.
+    """
+    from universal_transformer.evaluation.prediction import MOST_WEIGHTS
     from universal_transformer.explore.episode_figures import watch
     from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
@@ -63,7 +66,10 @@ def draw(run: Run, task: Task, report: Report, *, count: int, options: DecodingO
         run.reports,
         run=run.folder,
         report=report,
-        examples=[examine(run.model, run.codec, example, options=options, name=name) for example in examples],
+        examples=[
+            examine(run.model, run.codec, example, options=options, name=name, most_weights=MOST_WEIGHTS // count)
+            for example in examples
+        ],
         metrics=metrics_of(run),
         episode=watch(run.model, task) if task.episodes else None,
     )

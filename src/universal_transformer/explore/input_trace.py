@@ -164,7 +164,8 @@ def trace_input(
 
     UserError for a model without depth, and for options that do not fit it.
     """
-    return traced(model, codec, example, options=options, name=name, right=right, made=made)[0]
+    trace, _ = traced(model, codec, example, options=options, made=made)
+    return replace(trace, model=name, right=right)
 
 
 def traced(
@@ -173,11 +174,10 @@ def traced(
     example: Example,
     *,
     options: DecodingOptions,
-    name: str,
-    right: str | None,
     made: Generated | None = None,
+    most_weights: int = MOST_WEIGHTS,
 ) -> tuple[InputTrace, Prediction]:
-    """The same, and the answer."""
+    """The same without a name, and the answer. ``most_weights``: of all attention in the trace."""
     config = model.config
     if not config.max_steps:
         raise UserError(f"a model of kind {config.kind} has no depth: there are no steps to show")
@@ -186,7 +186,7 @@ def traced(
         found, called, places = asked.watched(example, made)
         after = asked.after_steps(called)
     encoder, decoder = called.output.encoder, called.output.decoder
-    most = MOST_WEIGHTS // (1 if encoder is None or decoder is None else 3)
+    most = most_weights // (1 if encoder is None or decoder is None else 3)
     pack = _Packer(most=most, heads=config.sizes.num_heads)
     sides, rows = list[SideTrace](), list[int]()
     if encoder is not None:
@@ -206,7 +206,7 @@ def traced(
         sides.append(side)
     deepest = max(max(side.steps, default=0.0) for side in sides)
     trace = InputTrace(
-        model=name,
+        model="",
         view={"form": "tokens"} if encoder is None else codec.source.view,
         max_steps=int(deepest) if config.by_length(decoder=False) else options.step_limit(model),
         halting=config.halts or options.exit is not None,
@@ -215,7 +215,7 @@ def traced(
         answer=found.text,
         probability=_probability(found.score),
         finished=found.finished,
-        right=right,
+        right=None,
         choices=tuple((text, _probability(score)) for text, score in found.choices),
         output=tuple((token.text, _probability(token.score or 0.0)) for token in found.output),
         places=tuple(places),

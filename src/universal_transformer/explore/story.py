@@ -14,7 +14,7 @@ from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding import DecodingOptions, Sampling
 from universal_transformer.decoding.options import DEFAULTS
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.prediction import MOST_WEIGHTS, predict
 from universal_transformer.explore.input_trace import InputTrace, traced
 from universal_transformer.explore.story_figures import (
     attention_maps,
@@ -76,7 +76,13 @@ def given(example: Example, codec: Codec[Any, Any]) -> Given:
 
 
 def examine(
-    model: Model, codec: Codec[Any, Any], example: Example, *, options: DecodingOptions = DEFAULTS, name: str = ""
+    model: Model,
+    codec: Codec[Any, Any],
+    example: Example,
+    *,
+    options: DecodingOptions = DEFAULTS,
+    name: str = "",
+    most_weights: int = MOST_WEIGHTS,
 ) -> Examined:
     """Run `model`, called `name`, on a test example at the depth of `options`. UserError for a model without depth.
 
@@ -90,7 +96,8 @@ def examine(
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
         most = min(CONTINUATION, longest - len(ids_of(asked.example.target)))
         options = replace(options, max_new_tokens=most)
-    trace, answer = traced(model, codec, asked.example, options=options, name=name, right=asked.right)
+    trace, answer = traced(model, codec, asked.example, options=options, most_weights=most_weights)
+    trace = replace(trace, model=name, right=asked.right)
     pictures = _pictures(trace, answer, codec, example, line=model.config.line_of(decoder=False))
     facts = codec.source.several_lines and not pictures
     return Examined(
@@ -118,8 +125,8 @@ def _pictures(
         return {"frames": written_frames(trace, answer.written, true_frames=example.target)}
     if codec.target.draws:
         return {"picture": drawn_picture(trace, codec.target.picture(answer.written))}
-    pixels = codec.source.picture(example.source)
-    if pixels is None or line is None or trace.sides[-1].cross_attention is None:
+    pixels, attention = codec.source.picture(example.source), trace.sides[-1].cross_attention
+    if pixels is None or line is None or attention is None or attention.shape[-1] < len(trace.sides[0].tokens):
         return {}
     return {"picture": read_picture(trace, pixels, line=line)}
 
