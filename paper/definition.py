@@ -29,6 +29,7 @@ TITLES: dict[str, str] = {
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",
+    "ut-convolution": "UT, transition of separable convolutions",
     "ut-printed": "UT, dynamic halting, the equations as printed",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",

@@ -70,6 +70,11 @@ def lambada_reading() -> RunConfig:
     return start("lambada-reading", data, _SIX_STEPS, _longer(minutes=180.0), reader)
 
 
+def _convolution(config: RunConfig) -> RunConfig:
+    """The paper's other transition, which reads neighbours: a word to point at is known by the words around it."""
+    return replaced(config, {"model.transition.kind": "separable_convolution"})
+
+
 def _of_steps(name: str) -> RunConfig:
     return replaced(lambada(), {"recipe": name, "model.depth.max_steps": int(name.removeprefix("lambada-ut-"))})
 
@@ -180,4 +185,6 @@ def add_recipes() -> None:
     RECIPES.update(changed(_PROGRAMS, half, suffix="ut-post-norm", title=title))
     distances = execute.distance_positions
     RECIPES.update(changed(execute.COLUMNS, distances, suffix="distance-positions", title="distance positions"))
+    reading = {"lambada-reading": lambada_reading}
+    RECIPES.update(changed(reading, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
     RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))
