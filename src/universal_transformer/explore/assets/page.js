@@ -89,7 +89,6 @@ function controls() {
   const view = VIEWS[about.view.form];
   $("text-label").textContent = view.typed;
   $("board").replaceChildren(...[view.editor?.(about.view, $("text"))].filter(Boolean));
-  $("text").disabled = about.reads_files;
   $("dials").replaceChildren(...dials.map((each) => each.node));
   $("most-label").hidden = !models.some((each) => each.writes);
   $("most").max = most_new;
@@ -287,7 +286,8 @@ async function start() {
     $("status").textContent = "the address of this page has the state"; };
   window.onhashchange = () => { readState(); show(); ask(); };
   show();
-  if (state.text !== undefined || state.set !== undefined) ask();
+  if (state.text !== undefined || state.set !== undefined) await ask();
+  $("text").disabled = about.reads_files;  // not before: the text of an example would replace what is typed
   if (state.view === "test") runTest();
 }
 start().catch((error) => { $("error").textContent = error.message; });
