@@ -16,7 +16,7 @@ from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 
 CARD = "the card of the model"
-"""The set of the inputs that a model of the package brings, where its test is not here."""
+"""The set of the inputs that a model of the package brings, where its test data are missing."""
 COMPARED = 20
 """Examples of a set by which two tests are compared."""
 

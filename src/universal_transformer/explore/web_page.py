@@ -116,7 +116,7 @@ def _page_model(run: Run, *, reads_depth: bool) -> tuple[dict[str, Any], dict[st
 
 
 def _examples(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """Test examples of the run, as the page reads them; where its data are not here, those that the model brings."""
+    """Test examples of the run, as the page reads them; where its data are missing, those that the model brings."""
     try:
         task = load_task(run)
     except UserError:
