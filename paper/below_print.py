@@ -53,10 +53,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "reverse/transformer": _FEW.format(600),
         "reverse/lstm": _FEW.format(600),
         "copy/ut": "Of three seeds with 600 updates two have 0.999 or more of the characters.",
-        "double/ut": "A constant rate with a running mean of the weights, until the limit of time; rotary positions "
-        "have 0.996.",
-        "reverse/ut": "A constant rate with a running mean of the weights, until the limit of time; rotary positions "
-        "have 1.000.",
+        "reverse/ut": "A constant rate with a running mean of the weights: 0.775 of the characters after 5,111, "
+        "0.990 after 11,958 updates, still improving; rotary positions have 1.000.",
     },
     "table6": {
         problem: _FEW.format("1,500") + " Twice the cap, post-norm and halting were tried; halting has more characters."
