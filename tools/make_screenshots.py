@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--browser", default="chromium")
     parser.add_argument("--only", choices=PICTURES)
     given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
     with browsing(given.browser) as browser:
         for name in [given.only] if given.only else PICTURES:
             models, state, size = PICTURES[name]

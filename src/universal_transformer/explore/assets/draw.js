@@ -350,7 +350,7 @@ const tokens = {
       ...answersOf(trace, shown)];
   },
 };
-const facts = { ...tokens, typed: "Story: one fact a line, oldest first; the question last",
+const facts = { ...tokens, typed: "Story: one numbered fact a line, oldest first; the question last",
   rows: { encoder: "each fact", decoder: "the output" } };
 const board = {
   ...tokens,
