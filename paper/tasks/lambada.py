@@ -48,8 +48,9 @@ from universal_transformer.tasks.task import Saved, Task
 from universal_transformer.tasks.text import blocks
 from universal_transformer.typed import AtLeastTwo, NumberOf, Positive, Range, check
 
+CONTROL = "control"
 SETS = {
-    "control": "lambada_control_test_data_plain_text.txt",
+    CONTROL: "lambada_control_test_data_plain_text.txt",
     "development": "lambada_development_plain_text.txt",
     "test": "lambada_test_plain_text.txt",
 }
@@ -185,13 +186,11 @@ class ReadingData:
         return Codec.shared(Passage(vocabulary.words))
 
 
-def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
-    """Return the words of every passage by set, and the missing sets; only the control set may be missing."""
+def read_passages(data_dir: str) -> dict[str, list[list[str]]]:
+    """Return the words of every passage by set; only the control set may be missing."""
     found: dict[str, list[list[str]]] = {}
-    missing = []
     for name, file in SETS.items():
-        if name == "control" and not (data_folder(data_dir) / "lambada" / file).is_file():
-            missing.append(name)
+        if name == CONTROL and not (data_folder(data_dir) / "lambada" / file).is_file():
             continue
         path = find("lambada", data_dir, file=file)
         passages = []
@@ -203,7 +202,7 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
                 )
             passages.append(words)
         found[name] = passages
-    return found, tuple(missing)
+    return found
 
 
 def read_corpus(data_dir: str) -> tuple[dict[str, list[list[str]]], Novels, list[str]]:
@@ -211,14 +210,14 @@ def read_corpus(data_dir: str) -> tuple[dict[str, list[list[str]]], Novels, list
 
     Without the official control set its place is taken by passages of novels that are held out.
     """
-    passages, missing = read_passages(data_dir)
-    novels, notes = read_novels(data_dir), []
-    for name in missing:
+    passages, novels, notes = read_passages(data_dir), read_novels(data_dir), []
+    if CONTROL not in passages:
         novels, held_out = novels.split(HELD_OUT)
         control = control_passages(held_out) if held_out.count else []
-        passages = {name: control} | passages if control else passages
+        passages = {CONTROL: control} | passages if control else passages
         cut = f"{len(control):,} passages at random places of {held_out.count} novels that are not trained on"
-        notes.append(f"{name}: {cut if control else 'none'}; the official set, {SETS[name]}, is not in the data folder")
+        found = cut if control else "none"
+        notes.append(f"{CONTROL}: {found}; the official set, {SETS[CONTROL]}, is not in the data folder")
     words = int((novels.tokens != BETWEEN).sum())
     stand_in = (
         f"trained on a stand-in: {novels.count} novels of 1839 to 1929 ({words:,} words and punctuation marks), "
