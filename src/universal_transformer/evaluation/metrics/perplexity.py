@@ -27,11 +27,7 @@ class Perplexity(Metric):
     """
 
     architecture = "language_model"
-    shown: ClassVar[tuple[Score, ...]] = (
-        PERPLEXITY,
-        ACCURACY,
-        Score("bits_per_character", "bits per character", 3, "low"),
-    )
+    shown: ClassVar[tuple[Score, ...]] = (PERPLEXITY, ACCURACY, BITS)
     decisive = "perplexity"
     trivial_answer = "the frequency of each token, whatever stands before it"
     chosen_by_loss = True
