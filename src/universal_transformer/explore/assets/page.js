@@ -1,11 +1,11 @@
 /* The page of `ut explore` and of `ut export --format web`: asks for traces and draws them. The fragment of its address
 holds its state. The answers come from backend.js, which gives
 
-  about()                             {models, most_new, same_test, note}; of a model: page_model.py
-  answer(model, asked, signal, told)  {text, trace} of a text, or of an example (set, number), at a depth;
-                                      told(token): each token of what is written, before that
-  test(model, asked)                  a row for each example of the test
-  emptyPage()                         {page, place}: a page without traces, and what stands in their place */
+  about()                                {models, most_new, same_test, note}; of a model: page_model.py
+  answer(model, asked, signal, onToken)  {text, trace} of a text, or of an example (set, number), at a depth;
+                                         onToken(token): each token that is written, before that
+  test(model, asked)                     a row for each example of the test
+  emptyPage()                            {page, place}: a page without traces, and what stands in their place */
 import { VIEWS, draw, download, make, saving } from "./draw.js";
 import * as backend from "./backend.js";
 
@@ -131,8 +131,8 @@ async function ask() {
   $("status").textContent = "…";
   const token = (each) => $("made").append(make("span", { title: `p = ${d3.format(".3f")(each.probability)}` },
     each.token || "␣", make("sub", { textContent: each.steps })));
-  const answer = (model, given, told) =>
-    backend.answer(model, { ...given, ...dials[model].asked() }, mine.signal, told);
+  const answer = (model, given, onToken) =>
+    backend.answer(model, { ...given, ...dials[model].asked() }, mine.signal, onToken);
   try {
     const example = { set: state.set, number: Number(state.number) };
     const first = await answer(number, state.set === undefined ? { text: state.text ?? "" } : example, token);

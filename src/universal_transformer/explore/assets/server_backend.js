@@ -16,7 +16,7 @@ export async function about() {
 export const test = async (model, body) => (await (await post("api/test", { ...body, model })).json()).rows;
 export const emptyPage = async () => (await fetch("api/saved")).json();
 
-export async function answer(model, body, signal, told) {
+export async function answer(model, body, signal, onToken) {
   if (!models[model].writes) return (await post("api/trace", { ...body, model }, signal)).json();
   const reply = await post("api/stream", { ...body, model }, signal);
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -28,7 +28,7 @@ export async function answer(model, body, signal, told) {
     for (const event of events.map((text) => JSON.parse(text.slice(6)))) {
       if (event.error) throw new Error(event.error.message);
       if (event.trace) return event;
-      told(event);
+      onToken(event);
     }
   }
 }
