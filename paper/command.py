@@ -52,6 +52,8 @@ class Reproduce(OnData):
     """Train each run for M minutes (default: the recipe's minutes or updates)."""
     updates: Positive | None = None
     """Train each run for N updates; with --minutes, until the first limit is reached."""
+    batch_tokens: Positive | None = None
+    """Train with batches of N tokens (default: the recipe's). A GPU computes larger ones in about the same time."""
     budget: Annotated[str, OptionForm("TIME")] = ""
     """Time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it."""
     processes: Annotated[Positive, OptionForm("K")] = 1
@@ -82,7 +84,14 @@ class Reproduce(OnData):
         table = find_table(self.table)
         wanted = {name: _names(getattr(self, name), option=name) for name in ("rows", "columns", "models", "tasks")}
         rows = choose_rows(table, **wanted)
-        planned = plan(table, rows, seeds=self.seeds, minutes=self.minutes, updates=self.updates)
+        planned = plan(
+            table,
+            rows,
+            seeds=self.seeds,
+            minutes=self.minutes,
+            updates=self.updates,
+            batch_tokens=self.batch_tokens,
+        )
         say = note if self.dry_run or self.render else _say
         if Path(self.results).is_file():
             raise UserError(f"--results {self.results}: a file; expected a folder")

@@ -187,11 +187,17 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
 
 
 def plan(
-    table: ResultTable, rows: Sequence[str], *, seeds: int, minutes: float | None = None, updates: int | None = None
+    table: ResultTable,
+    rows: Sequence[str],
+    *,
+    seeds: int,
+    minutes: float | None = None,
+    updates: int | None = None,
+    batch_tokens: int | None = None,
 ) -> list[PlannedRun]:
     """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed.
 
-    `minutes` and `updates`, if not both None, replace the limits of the recipes.
+    `minutes` and `updates`, if not both None, replace the limits of the recipes, and `batch_tokens` their batches.
     """
     planned = []
     for seed in range(seeds):
@@ -200,6 +206,8 @@ def plan(
             training = dataclasses.replace(config.training, seed=seed)
             if minutes or updates:
                 training = dataclasses.replace(training, minutes=minutes, max_updates=updates)
+            if batch_tokens is not None:
+                training = dataclasses.replace(training, batch_tokens=batch_tokens)
             planned.append(PlannedRun(row, dataclasses.replace(config, training=training)))
     return planned
 

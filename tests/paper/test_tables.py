@@ -66,6 +66,15 @@ def test_limits_that_are_asked_for_replace_those_of_the_recipes(name, limits):
 
 
 @tables
+def test_batches_that_are_asked_for_replace_those_of_the_recipes_and_only_those(name):
+    rows = list(TABLES[name].rows)[:3]
+    for larger, run in zip(
+        plan(TABLES[name], rows, seeds=1, batch_tokens=8192), plan(TABLES[name], rows, seeds=1), strict=True
+    ):
+        assert larger.config.training == dataclasses.replace(run.config.training, batch_tokens=8192)
+
+
+@tables
 def test_the_command_of_a_row_makes_its_run(name):
     for run in plan(TABLES[name], list(TABLES[name].rows), seeds=1, minutes=1.5)[::7]:
         _, _, recipe, *options = shlex.split(train_command(run.config))
