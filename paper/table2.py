@@ -21,7 +21,7 @@ _MODELS = {
 }
 
 
-_LONGER = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting")
+_LONGER = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting", "ut-convolution")
 _MORE = "agreement-more-text"
 
 

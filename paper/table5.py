@@ -27,6 +27,7 @@ _MODELS = titles(
     "ut-halting",
     "ut-halting-2x",
     "ut-post-norm",
+    "ut-convolution",
     "ut-printed",
     "distance-positions",
 )
@@ -42,7 +43,8 @@ def _table(
 ) -> ResultTable:
     models = [model for model in _MODELS if model != "ut-printed"]
     rows = recipe_rows({problem: f"lte-{problem}" for problem in problems}, models=models)
-    longer = {row: to_the_end(rows[row]) for row in rows if row.split("/")[1] in LONG_MODELS}
+    long_models = {*LONG_MODELS, "ut-convolution"}
+    longer = {row: to_the_end(rows[row]) for row in rows if row.split("/")[1] in long_models}
     as_in_print = {f"{problem}/ut-printed": as_printed(longer[f"{problem}/ut-halting"]) for problem in problems}
     return ResultTable(
         name=f"table{number}",

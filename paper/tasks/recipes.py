@@ -71,7 +71,7 @@ def lambada_reading() -> RunConfig:
 
 
 def _convolution(config: RunConfig) -> RunConfig:
-    """The paper's other transition, which reads neighbours: a word to point at is known by the words around it."""
+    """The paper's other transition, which reads neighbours: of a word, those that tell which word is asked for."""
     return replaced(config, {"model.transition.kind": "separable_convolution"})
 
 
@@ -185,6 +185,6 @@ def add_recipes() -> None:
     RECIPES.update(changed(_PROGRAMS, half, suffix="ut-post-norm", title=title))
     distances = execute.distance_positions
     RECIPES.update(changed(execute.COLUMNS, distances, suffix="distance-positions", title="distance positions"))
-    reading = {"lambada-reading": lambada_reading}
-    RECIPES.update(changed(reading, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
+    nearby = named(lambada_reading, agreement_more_text) | execute.COLUMNS
+    RECIPES.update(changed(nearby, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
     RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))

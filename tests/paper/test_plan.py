@@ -32,7 +32,8 @@ def test_a_planned_command_has_runs_to_make_in_its_time(command, line, tmp_path,
     shown = capsys.readouterr().out.splitlines()[-1]
     ((runs, minutes),) = re.findall(r"; (\d+) to make: (?:([\d.]+) minutes|\d+ limited by updates)", shown)
     assert int(runs) > 0
-    assert (minutes and float(minutes) <= 8) or "×" in line, "more than one call: say so"
+    (processes,) = re.findall(r"--processes (\d+)", command) or ("1",)
+    assert (minutes and float(minutes) / int(processes) <= 9) or "×" in line, "more than one call: say so"
 
 
 @pytest.mark.parametrize("command", [one for one in DESCRIBED if "TABLE" not in one and "ADDRESS" not in one])
