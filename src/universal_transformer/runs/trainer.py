@@ -250,7 +250,8 @@ def finish(
         text = f"stopped by {stop.reason} after update {update}, saved; continue with: {command}"
     else:
         of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
-        text = f"done after {counted(update, 'update')} ({reason}): {chosen.name} weights{of} in {folder / MODEL}"
+        weights = f"{chosen.name} {'weights' if run.training.ema_decay is None else 'running mean of weights'}"
+        text = f"done after {counted(update, 'update')} ({reason}): {weights}{of} in {folder / MODEL}"
         if score is not None:
             text += f"; validation {score.text(run.model)}; {baseline}"
     run.journal.shown.note(text)

@@ -248,12 +248,14 @@ class TrainingRun:
     def validate(self, stop: StopRequest) -> None:
         """Score the model; keep its weights, and save, if they are the best so far."""
         state, began = self.state, self.clock.seconds
-        with gathered(self.call):
-            score = self.validation.score(self.model, stopped=self.clock.interrupting(stop), seconds=self.clock.seconds)
+        with self.selection.validated(self.model):
+            with gathered(self.call):
+                stopped = self.clock.interrupting(stop)
+                score = self.validation.score(self.model, stopped=stopped, seconds=self.clock.seconds)
+            weights = selection.copy_weights(self.model)
         self.clock.stopped(stop)  # so that several processes agree on the time, and on when the next one is due
         state.validated, state.validation_ended = state.update, self.clock.seconds
         state.validation_took = state.validation_ended - began
-        weights = selection.copy_weights(self.model)
         delayed = self.halting_delayed(state.update)
         if not delayed:
             self.selection.add(weights)
@@ -356,7 +358,7 @@ class Candidate:
 
 
 def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
-    """Return the best on validation of: the best so far, the last weights, the mean of the last few, or of all.
+    """Return the best on validation of: the best weights so far, the last ones, and the mean of the last few.
 
     Also return whether the choice was interrupted: then some weights were not validated, and a resume repeats the
     choice. The choice is not part of the checkpoint, so that a run that continues later is not changed by it. The model
@@ -364,7 +366,7 @@ def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     """
     state, mean = run.state, run.selection.tensors()["ema"]
     make_whole(run.call)
-    last = selection.copy_weights(run.model)
+    last = mean or selection.copy_weights(run.model)
     chosen = Candidate("last", None, last)
     if state.best is not None:
         chosen = Candidate("best", state.best, run.selection.best)
@@ -375,8 +377,6 @@ def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
         run.selection.add(last)
     if (average := run.selection.average()) is not None:
         others.append(("average", average))
-    if mean:
-        others.append(("ema", mean))
     for name, weights in others if run.validation else []:
         selection.load_weights(run.model, weights)
         try:

@@ -105,8 +105,8 @@ class TrainingConfig:
     average_checkpoints: AtLeastTwo | None = None
     """Average the weights of this many last validations, used if better than the best; None means no average."""
     ema_decay: Share | None = None
-    """Decay of a running mean of the weights, used if better than the best; None means no mean. It helps where the
-    learning rate does not fall to 0."""
+    """Decay of a running mean of the weights, which is validated and kept in their place; None means no mean. It helps
+    where the learning rate does not fall to 0."""
     save_minutes: MoreThanZero | None = 5.0
     """Minutes between two checkpoints; there is always one where validation improves and at the end, and with None no
     other."""

@@ -1,7 +1,8 @@
-"""The weights that a run may end with: the last, the best on validation, and two averages over the run."""
+"""The weights that a run may end with: the last, the best on validation, and the mean of those that were validated."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -11,16 +12,16 @@ from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.training.replica import divided_as, whole
 from universal_transformer.training.run_config import TrainingConfig
 
-Choice = Literal["best", "last", "average", "ema"]
+Choice = Literal["best", "last", "average"]
 
 
 class WeightSelection:
-    """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean.
+    """The best weights so far, and those of the last validations, whose mean is a candidate.
 
-    The running mean is ``a ← d a + (1 - d) θ`` after update u, with ``a = θ`` at first. The decay is
-    ``d = min(ema_decay, (1 + u) / (10 + u))``: the smaller d of early updates soon forgets the initial weights (as
-    TensorFlow's ExponentialMovingAverage does). `torch.optim.swa_utils.AveragedModel` copies the whole module, which
-    weights in shards refuse.
+    With a decay, what is validated and kept is the running mean ``a ← d a + (1 - d) θ`` after update u, with ``a = θ``
+    at first and ``d = min(ema_decay, (1 + u) / (10 + u))``: the smaller d of early updates soon forgets the initial
+    weights (as TensorFlow's ExponentialMovingAverage does). `torch.optim.swa_utils.AveragedModel` copies the whole
+    module, which weights in shards refuse.
     """
 
     def __init__(self, training: TrainingConfig) -> None:
@@ -41,6 +42,20 @@ class WeightSelection:
         share = 1.0 - min(self.decay, (1 + update) / (10 + update))
         for name, tensor in model.tensors().items():
             self.running[name].lerp_(tensor, share)
+
+    @contextmanager
+    def validated(self, model: Pretrained) -> Iterator[None]:
+        """Give `model` the weights that are validated, and its own ones back afterwards."""
+        if not self.running:
+            yield
+            return
+        tensors = model.tensors()
+        own = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        try:
+            _copy(self.running, tensors)
+            yield
+        finally:
+            _copy(own, tensors)
 
     def add(self, weights: dict[str, Tensor]) -> None:
         self.last.append(weights)
@@ -73,6 +88,11 @@ class WeightSelection:
             index, _, name = full_name.partition("/")
             by_index.setdefault(int(index), {})[name] = tensor
         self.last.extend(by_index[index] for index in sorted(by_index))
+
+
+def _copy(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        tensor.detach().copy_(values[name])
 
 
 def copy_weights(model: Pretrained) -> dict[str, Tensor]:
