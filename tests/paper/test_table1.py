@@ -57,6 +57,14 @@ def test_rows_differ_from_one_another_and_survive_their_json():
         assert config.model.depth.max_steps == (2 * steps if model == "ut-halting-2x" else steps)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_few_examples_of_one_task_are_learned_until_they_bring_nothing_and_halting_is_learned_in_any_case(model):
+    config = babi_row(column="1k-single", model=model, task="2")
+    assert (config.training.schedule, config.training.ema_decay) == ("constant", 0.999)
+    assert config.training.patience == (None if config.model.halts else 6)
+    assert babi_row(column="10k-single", model=model, task="2").training.patience is None
+
+
 @pytest.mark.parametrize(
     ("column", "size", "classes", "words"),
     [("10k-joint", 147, 60, 11), ("1k-joint", 147, 57, 11), ("10k-single", 21, 6, 6), ("1k-single", 41, 7, 7)],
