@@ -55,9 +55,8 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     if model == "transformer-small":
         changes |= {f"model.sizes.{name}": value for name, value in _SMALL[kind].items()}
     if column == "1k-single":
-        changes |= constant_rate()
-        if changes["model.halting.side"] == "none":  # otherwise halting is trained last, after a part of all updates
-            changes["training.patience"] = 6
+        halts = model.startswith(("ut-halting", "ut-printed"))  # halting is trained last, after a part of all updates
+        changes |= {**constant_rate(), "training.patience": None if halts else 6}
     if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: notebook/README.md
         changes |= {"training.schedule": "cosine", "training.ema_decay": None}
     config = replaced(config, changes)
