@@ -24,6 +24,7 @@ TITLES: dict[str, str] = {
     "lstm": "LSTM",
     "transformer": "Transformer",
     "transformer-small": "Transformer, as many parameters as the UT",
+    "transformer-convolution": "Transformer, transition of separable convolutions",
     "ut": "Universal Transformer",
     "ut-both-ends": "UT, positions counted from both ends",
     "ut-halting": "UT, dynamic halting",

@@ -10,7 +10,7 @@ _READERS = {
     "ut": "Universal Transformer, 6 steps",
     **titles("ut-halting", "ut-halting-2x", "ut-post-norm"),
 }
-_READING = _READERS | titles("ut-convolution")
+_READING = _READERS | titles("ut-convolution", "transformer-convolution")
 _MODELS = _READERS | {
     "ut-8": "Universal Transformer, 8 steps",
     "ut-9": "Universal Transformer, 9 steps",

@@ -187,4 +187,6 @@ def add_recipes() -> None:
     RECIPES.update(changed(execute.COLUMNS, distances, suffix="distance-positions", title="distance positions"))
     nearby = named(lambada_reading, agreement_more_text) | execute.COLUMNS
     RECIPES.update(changed(nearby, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
+    untied = {"lambada-reading-transformer": RECIPES["lambada-reading-transformer"]}
+    RECIPES.update(changed(untied, _convolution, suffix="convolution", title="separable convolutions"))
     RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))
