@@ -32,8 +32,9 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "lambada": _MINUTES.format(6) + " 8 and 9 steps, twice the cap and post-norm do not change the order.",
         "lambada-reading": "Questions like those of LAMBADA, not last words of sentences alone, double the right "
         "answers of the Universal Transformer (0.107 to 0.224); it does not improve after the first 20 of 70 minutes. "
-        "The LSTM has 0.367 after 18 minutes. Of the control set 85 % have no answer in the passage. The rows without "
-        "figures for it have 6 minutes and last words alone.",
+        "With separable convolutions, which read neighbours, it has 0.401 and the Transformer 0.393: the transition "
+        "makes the difference, not the shared weights. The LSTM has 0.367 after 18 minutes. Of the control set 85 % "
+        "have no answer in the passage. The rows without figures for it have 6 minutes and last words alone.",
     },
     "table4": {
         "copy/lstm": "20,000 updates; all of 40 symbols are right, and 0.16 of the characters of 400.",
@@ -60,7 +61,11 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
     },
     "table6": {
         problem: _FEW.format("1,500") + " Twice the cap, post-norm and halting were tried; halting has more characters."
-        for problem in ("program", "control", "addition")
+        for problem in ("program", "addition")
+    }
+    | {
+        "control": _FEW.format("1,500") + " With separable convolutions, and a running mean of the weights, 6,779 "
+        "updates have 0.473 of the characters, still improving."
     },
 }
 """Table -> row, or beginning of the names of rows -> sentences; a page shows those of rows that are below print."""
