@@ -53,7 +53,7 @@ class Reproduce(OnData):
     updates: Positive | None = None
     """Train each run for N updates; with --minutes, until the first limit is reached."""
     batch_tokens: Positive | None = None
-    """Train with batches of N tokens (default: the recipe's). A GPU computes larger ones in about the same time."""
+    """Train with batches of N tokens, such as larger ones on a GPU (default: the recipe's)."""
     budget: Annotated[str, OptionForm("TIME")] = ""
     """Time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it."""
     processes: Annotated[Positive, OptionForm("K")] = 1
