@@ -47,10 +47,8 @@ def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
 
 
 def test_a_model_has_the_running_mean_while_it_is_validated_and_its_own_weights_again_afterwards():
-    model, selection = (
-        build(tiny.task().configure(tiny.model_config())),
-        WeightSelection(TrainingConfig(max_updates=1, ema_decay=0.9)),
-    )
+    model = build(tiny.task().configure(tiny.model_config()))
+    selection = WeightSelection(TrainingConfig(max_updates=1, ema_decay=0.9))
     with selection.validated(model):  # before the first update there is no mean
         pass
     for update in range(1, 4):
