@@ -87,6 +87,22 @@ def test_end_coordinates_tell_the_distance_from_the_last_real_position():
     torch.testing.assert_close(module.position(where, padding=padding).signal[1, :3], unpadded[0])
 
 
+def test_training_draws_the_positions_from_the_start_apart_from_those_from_the_end():
+    module = coordinates(8, from_end=True, offsets="random", max_positions=64)
+    given = 20 + torch.arange(5).unsqueeze(0)
+    mirrored = torch.stack([coordinate(24 - i, width=8).float() for i in range(5)]) @ fixed_rotation(8)
+    windows = torch.stack([sinusoid(first + torch.arange(5), width=8) for first in range(60)])
+    found = set()
+    for _ in range(20):
+        start = module.position(given).signal[0] - mirrored
+        distances = (windows - start).abs().amax(dim=(1, 2))
+        assert distances.min() < 1e-5
+        found.add(int(distances.argmin()))
+    assert len(found) > 5
+    module.eval()
+    torch.testing.assert_close(module.position(given).signal[0] - mirrored, windows[20], atol=1e-5, rtol=0)
+
+
 def test_the_rotation_is_orthogonal_and_always_the_same():
     first = fixed_rotation(16)
     torch.manual_seed(99)

@@ -96,7 +96,7 @@ class RecurrenceBuilder:
         config, chosen = self.config, self.config.coordinates
         position: PositionEncoder = resolve_name(POSITIONS[chosen.position]).build(config, decoder=self.decoder)
         if chosen.from_end and not self.decoder and not config.source_attention.rotary_source:
-            position = FromBothEnds(position, config.sizes.width, layout=chosen.layout)
+            position = FromBothEnds(position, config.sizes.width, config=chosen)
         return position
 
     def step(self, width: int, *, scale: float = 1.0) -> StepEncoder | None:

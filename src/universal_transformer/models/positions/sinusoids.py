@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from universal_transformer.axes import Float, Padding, Positions, Tensor
-from universal_transformer.models.positions.numbering import reverse_positions
+from universal_transformer.models.components import CoordinatesConfig
+from universal_transformer.models.positions.numbering import draw_positions, reverse_positions
 from universal_transformer.nn.context import PositionEncoding
 from universal_transformer.nn.coordinates import Layout, PositionEncoder, SinusoidalPositions, sinusoid
 
@@ -43,17 +44,23 @@ def fixed_rotation(width: int) -> Float[Tensor, "width width"]:
 
 
 class FromBothEnds(PositionEncoder):
-    """``π_i + S(n - 1 - i) Q``: the sinusoid of the distance from the end, rotated by a fixed matrix (decision D12)."""
+    """``π_i + S(n - 1 - i) Q``: the sinusoid of the distance from the end, rotated by a fixed matrix (decision D12).
+
+    Where training draws positions, those from the start are drawn again. With one draw for both their sum would be
+    the same for all tokens of a sequence and small, and longer sources would have sums that no training has seen.
+    """
 
     end_rotation: Tensor
 
-    def __init__(self, start: PositionEncoder, width: int, *, layout: Layout = "interleaved") -> None:
+    def __init__(self, start: PositionEncoder, width: int, *, config: CoordinatesConfig) -> None:
         super().__init__()
-        self.start, self.width, self.layout, self.reach = start, width, layout, start.reach
+        self.start, self.width, self.config, self.reach = start, width, config, start.reach
         self.register_buffer("end_rotation", fixed_rotation(width))
 
     def forward(self, positions: Positions, *, padding: Padding | None = None) -> PositionEncoding:
-        encoding = self.start(positions, padding=padding)
         mirrored = reverse_positions(positions, padding=padding)
-        from_end = sinusoid(mirrored, width=self.width, layout=self.layout).to(self.end_rotation.dtype)
+        if self.training and self.config.offsets != "none":
+            positions = draw_positions(self.config, *positions.shape, device=positions.device)
+        encoding = self.start(positions, padding=padding)
+        from_end = sinusoid(mirrored, width=self.width, layout=self.config.layout).to(self.end_rotation.dtype)
         return encoding._replace(signal=encoding.signal + from_end @ self.end_rotation)
