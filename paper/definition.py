@@ -60,6 +60,9 @@ class Column:
     group: str = ""
     """Group of the test set, or test set. For a test set with groups, and if empty: the mean over the groups,
     weighted by their numbers of examples."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """End of the name of a group -> its share of the paper's test set, where ours has other shares: the weights of the
+    mean over the groups in the place of their numbers of examples."""
     num_tasks: int = 0
     """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
     supports: int = 0

@@ -248,10 +248,13 @@ def _over_seeds(
 def groups(result: Result, *, column: Column) -> list[Mapping[str, float]]:
     """Return the scores of a run by group, as the column asks for them; none if one of its scores is missing."""
     found: list[Mapping[str, float]] = []
-    if column.group in result.figures:
+    beginning = f"{column.group}, " if column.group else ""
+    if column.shares:
+        weights = {f"{beginning}{name}": share for name, share in column.shares.items()}
+        found = [{**result.figures[name], "count": weights[name]} for name in weights if name in result.figures]
+    elif column.group in result.figures:
         found = [result.figures[column.group]]
     else:
-        beginning = f"{column.group}, " if column.group else ""
         found = [scores for name, scores in result.figures.items() if name.startswith(beginning)]
     needed = set(column.metrics) - {"failed"}
     return found if all(needed <= scores.keys() for scores in found) else []

@@ -19,9 +19,7 @@ from universal_transformer.nn.step_config import StepConfig
 class PreNorm(PostNorm):
     """LayerNorm before the function; the residual is never normalised."""
 
-    by_rows = True
-
-    closes = True
+    by_rows = closes = True
 
     def before(self, states: Vectors) -> Vectors:
         return self.norm(states)
@@ -55,5 +53,4 @@ class PreRmsNorm(PreNorm):
     """PreNorm with ``RMSNorm(x) = γ x / sqrt(mean(x²) + ε)`` in place of LayerNorm."""
 
     by_rows = True
-
     normalise = nn.RMSNorm

@@ -49,9 +49,8 @@ class SourceSide(InputSide):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, config.sizes.width)
-        self.part = (
-            nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id is not None else None
-        )
+        separated = config.vocabulary.separator_id is not None
+        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if separated else None
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
@@ -59,7 +58,7 @@ class SourceSide(InputSide):
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
-            drawn = default_positions(padding.shape[1], padding=without_padding(padding), device=padding.device)
+            drawn = default_positions(padding.shape[1], padding=self.padding(source), device=padding.device)
         if self.part is None:
             return drawn
         return restart_positions(drawn, separators=self._separators(source), padding=padding)

@@ -12,9 +12,7 @@ from universal_transformer.nn.coordinates import Layout, PositionEncoder, Sinuso
 
 
 class PicturePositions(PositionEncoder):
-    """``π_i = [S(⌊i / L⌋); S(i mod L)]``: a sinusoid S of the line and one of the place in it, each in half of the
-    channels, where ``line`` L is the number of positions in a line (decision D17).
-    """
+    """``π_i = [S(⌊i / L⌋); S(i mod L)]``: sinusoids S of the line and of the place in it; ``line`` L (D17)."""
 
     def __init__(self, width: int, *, line: int, layout: Layout = "interleaved") -> None:
         super().__init__()
@@ -46,8 +44,7 @@ def fixed_rotation(width: int) -> Float[Tensor, "width width"]:
 class FromBothEnds(PositionEncoder):
     """``π_i + S(n - 1 - i) Q``: the sinusoid of the distance from the end, rotated by a fixed matrix (decision D12).
 
-    Where training draws positions, those from the start are drawn again. With one draw for both their sum would be
-    the same for all tokens of a sequence and small, and longer sources would have sums that no training has seen.
+    Training with offsets draws i again: of one draw the two differ by less than n, and by more in longer sources.
     """
 
     end_rotation: Tensor
