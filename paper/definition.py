@@ -26,7 +26,7 @@ TITLES: dict[str, str] = {
     "transformer-small": "Transformer, as many parameters as the UT",
     "transformer-convolution": "Transformer, transition of separable convolutions",
     "ut": "Universal Transformer",
-    "ut-both-ends": "UT, positions counted from both ends",
+    "ut-from-end": "UT, the source counted from its end",
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",
@@ -151,7 +151,7 @@ def as_printed(recipe: Recipe) -> Recipe:
 def to_the_end(recipe: Recipe, *, steps: int | None = None, from_end: bool = False) -> Recipe:
     """Return a recipe with 20,000 updates at a constant rate and a running mean of the weights.
 
-    `steps` replaces the number of steps. With `from_end`, half of the heads count positions from the end.
+    `steps` replaces the number of steps. With `from_end`, the source is counted from its end.
     """
 
     def longer() -> RunConfig:

@@ -22,7 +22,7 @@ _MODELS = {
 
 
 _TESTED = {0: 1_354_730, 1: 52_599, 2: 9_380, 3: 2_051, 4: 561, 5: 159}
-"""Attractors -> dependencies in Linzen's test file. Those of 1 to 5 are counted. Its validation file has 15,772 and is a
+"""Attractors -> dependencies in Linzen's test file. Those of 1 to 5 are counted. The validation file has 15,772, a
 hundredth of the whole, and the test file nine tenths: the rest of 90 × 15,772 has none."""
 
 

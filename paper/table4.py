@@ -22,7 +22,7 @@ _MODELS = titles(
     "transformer",
     "transformer-small",
     "ut",
-    "ut-both-ends",
+    "ut-from-end",
     "ut-halting",
     "ut-halting-2x",
     "ut-post-norm",
@@ -37,7 +37,7 @@ _STEPS = {"copy": 2, "reverse": 2, "addition": 4}
 
 def _rows() -> dict[str, Recipe]:
     """Rows of recipes; those of the models that the paper compares, with its coordinates, learn for 20,000 updates."""
-    models = [model for model in _MODELS if model not in ("ut-both-ends", "ut-printed")]
+    models = [model for model in _MODELS if model not in ("ut-from-end", "ut-printed")]
     rows = recipe_rows({problem: problem for problem in _PROBLEMS}, models=models)
     longer = {
         f"{problem}/{model}": to_the_end(rows[f"{problem}/{model}"], steps=steps)
@@ -45,8 +45,8 @@ def _rows() -> dict[str, Recipe]:
         for model in LONG_MODELS
     }
     printed_rows = {f"{problem}/ut-printed": as_printed(longer[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
-    both_ends = to_the_end(RECIPES["reverse"], steps=_STEPS["reverse"], from_end=True)
-    return rows | longer | printed_rows | {"reverse/ut-both-ends": both_ends}
+    from_end = to_the_end(RECIPES["reverse"], steps=_STEPS["reverse"], from_end=True)
+    return rows | longer | printed_rows | {"reverse/ut-from-end": from_end}
 
 
 TABLE4 = ResultTable(
@@ -111,6 +111,8 @@ narrower, so that it has as many parameters. Only the Neural GPU has a curriculu
         "The row distance positions takes 2 steps (3 for addition). Its positions are rotary coordinates, in "
         "attention to the source too, with a sink, scattered in training. For reverse they count from both ends; for "
         "addition they restart after the plus, are spread over random windows, and the transition is a convolution.",
+        "In the row whose source is counted from its end, the symbol to write next has the position that is written: "
+        "with these coordinates reversing is what copying is with the paper's.",
         "For addition, a fifth of the training sources of this row are similar numbers: they have few different "
         "digits, and many of them are equal at the same places. The other sources are random numbers, as in all other "
         "rows.",

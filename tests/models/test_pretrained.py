@@ -276,7 +276,6 @@ HUGE = {
     "plain layers": {"tensor2tensor": {"plain_layers_before": 2**31 - 1}},
     "positions": {"coordinates": {"position": "learned", "max_positions": 2**31 - 1}},
     "learned steps": {"coordinates": {"step": "learned"}, "depth": {"max_steps": 2**31 - 1}},
-    "both ends": {"coordinates": {"from_end": True}, "sizes": {"width": 2**20, "num_heads": 2}},
     "target spaces": {"tensor2tensor": {"num_target_spaces": 2**31 - 1}},
 }
 

@@ -10,7 +10,6 @@ from small import coordinates
 from universal_transformer.errors import UserError
 from universal_transformer.models.positions.numbering import count_positions, reverse_positions
 from universal_transformer.models.positions.rotary import rotate
-from universal_transformer.models.positions.sinusoids import fixed_rotation
 from universal_transformer.nn.coordinates import sinusoid
 
 LAYOUTS = ("interleaved", "split")
@@ -73,43 +72,20 @@ def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
     assert whole.tolist() == [positions[0].tolist()[::-1]]
 
 
-def test_end_coordinates_tell_the_distance_from_the_last_real_position():
-    module = coordinates(8, from_end=True)
-    plain = coordinates(8)
+@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+def test_a_source_is_counted_from_its_last_real_token(position):
+    module = coordinates(8, from_end=True, position=position, max_positions=9)
+    plain = coordinates(8, position=position, max_positions=9)
+    if position == "learned":
+        plain.position.load_state_dict(module.position.counted.state_dict())
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    where = torch.arange(5).unsqueeze(0)
-    extra = module.position(where, padding=padding).signal - plain.position(where).signal
+    where = 2 + torch.arange(5).unsqueeze(0)
+    found = module.position(where, padding=padding).signal
+    table = plain.position(torch.arange(9).unsqueeze(0)).signal[0]
     for row, count in ((0, 5), (1, 3)):
         for i in range(count):
-            wanted = coordinate(count - 1 - i, width=8).float() @ fixed_rotation(8)
-            torch.testing.assert_close(extra[row, i], wanted, atol=1e-5, rtol=0)
-    unpadded = module.position(where[:, :3]).signal
-    torch.testing.assert_close(module.position(where, padding=padding).signal[1, :3], unpadded[0])
-
-
-def test_training_draws_the_positions_from_the_start_apart_from_those_from_the_end():
-    module = coordinates(8, from_end=True, offsets="random", max_positions=64)
-    given = 20 + torch.arange(5).unsqueeze(0)
-    mirrored = torch.stack([coordinate(24 - i, width=8).float() for i in range(5)]) @ fixed_rotation(8)
-    windows = torch.stack([sinusoid(first + torch.arange(5), width=8) for first in range(60)])
-    found = set()
-    for _ in range(20):
-        start = module.position(given).signal[0] - mirrored
-        distances = (windows - start).abs().amax(dim=(1, 2))
-        assert distances.min() < 1e-5
-        found.add(int(distances.argmin()))
-    assert len(found) > 5
-    module.eval()
-    torch.testing.assert_close(module.position(given).signal[0] - mirrored, windows[20], atol=1e-5, rtol=0)
-
-
-def test_the_rotation_is_orthogonal_and_always_the_same():
-    first = fixed_rotation(16)
-    torch.manual_seed(99)
-    torch.rand(5)
-    assert torch.equal(first, fixed_rotation(16))
-    torch.testing.assert_close(first @ first.T, torch.eye(16), atol=1e-6, rtol=0)
-    assert (first - torch.eye(16)).abs().max() > 0.3
+            assert torch.equal(found[row, i], table[2 + count - 1 - i])
+    assert torch.equal(module.position(where[:, :3]).signal[0], found[1, :3])
 
 
 def test_a_learned_position_table_that_is_too_short_says_how_long_it_is():

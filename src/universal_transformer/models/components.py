@@ -214,8 +214,7 @@ class CoordinatesConfig:
     max_positions: Positive = 512
     """D3: range of random positions, and number of rows of a learned position table."""
     from_end: bool = False
-    """D12: also encode the distance of a source position from the end."""
-
+    """D12: count the positions of a source from its end."""
     box_rows: Positive | None = None
     """Rows of a box of the board whose cells are the positions; a board has as many rows as a box has cells. The data
     determine it."""
@@ -236,7 +235,7 @@ class CoordinatesConfig:
         """What only some positions and steps have."""
         if not self.adds:
             yield "coordinates.injection", f'coordinates.position="{self.position}" adds nothing to states'
-        if self.position != "sinusoidal" != self.step and not self.from_end:
+        if self.position != "sinusoidal" != self.step:
             yield "coordinates.layout", "this model has no sinusoids"
         if self.position != "learned" and self.offsets == "none":
             yield "coordinates.max_positions", 'applies only to coordinates.position="learned" or to offsets'
@@ -251,8 +250,7 @@ class CoordinatesConfig:
         """What positions and steps ask of the sizes, of attention and of what is read and written."""
         width, heads = config.sizes.width, config.sizes.num_heads
         from_end, position, rotary = self.from_end, self.position, config.source_attention.rotary_source
-        sinusoids = "sinusoidal" in (position, self.step) or from_end
-        odd = width % 2 == 1 and sinusoids
+        odd = width % 2 == 1 and "sinusoidal" in (position, self.step)
         yield "sizes.width", odd, "sinusoidal coordinates come in pairs: an even width is needed"
         pairs = f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
         yield "sizes.num_heads", self.rotates and width // heads % 2 == 1, pairs

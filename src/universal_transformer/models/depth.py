@@ -10,7 +10,7 @@ from universal_transformer.execution.compaction import install
 from universal_transformer.models.components import NORMS, POSITIONS, TRANSITIONS
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.positions.rotary import RotaryCrossAttention
-from universal_transformer.models.positions.sinusoids import FromBothEnds
+from universal_transformer.models.positions.sinusoids import FromEnd
 from universal_transformer.models.positions.tables import LearnedSteps
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block, PostNorm
@@ -92,11 +92,11 @@ class RecurrenceBuilder:
         return Coordinates(self.position(), self.step(self.config.sizes.width), every_step=every_step)
 
     def position(self) -> PositionEncoder:
-        """Positions of this side; distances from the end are added to the source only (decision D12)."""
+        """Positions of this side; only a source is counted from its end (decision D12)."""
         config, chosen = self.config, self.config.coordinates
         position: PositionEncoder = resolve_name(POSITIONS[chosen.position]).build(config, decoder=self.decoder)
         if chosen.from_end and not self.decoder and not config.source_attention.rotary_source:
-            position = FromBothEnds(position, config.sizes.width, config=chosen)
+            return FromEnd(position)
         return position
 
     def step(self, width: int, *, scale: float = 1.0) -> StepEncoder | None:
