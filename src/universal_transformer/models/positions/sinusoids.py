@@ -1,4 +1,4 @@
-"""Positions of sinusoids beyond the paper's: of lines and columns of a picture, and counted from the end too."""
+"""Positions beyond the paper's: of lines and columns of a picture, and of a source counted from its end."""
 
 from typing import Any
 
