@@ -58,7 +58,7 @@ class SourceSide(InputSide):
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
-            drawn = default_positions(padding.shape[1], padding=self.padding(source), device=padding.device)
+            drawn = default_positions(padding.shape[1], padding=without_padding(padding), device=padding.device)
         if self.part is None:
             return drawn
         return restart_positions(drawn, separators=self._separators(source), padding=padding)

@@ -11,7 +11,9 @@ from universal_transformer.nn.coordinates import Layout, PositionEncoder, Sinuso
 
 
 class PicturePositions(PositionEncoder):
-    """``π_i = [S(⌊i / L⌋); S(i mod L)]``: sinusoids S of the line and of the place in it; ``line`` L (D17)."""
+    """``π_i = [S(⌊i / L⌋); S(i mod L)]``: a sinusoid S of the line and one of the place in it, each in half of the
+    channels, where ``line`` L is the number of positions in a line (decision D17).
+    """
 
     def __init__(self, width: int, *, line: int, layout: Layout = "interleaved") -> None:
         super().__init__()
