@@ -62,7 +62,7 @@ class Column:
     weighted by their numbers of examples."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """End of the name of a group -> its share of the paper's test set, where ours has other shares: the weights of the
-    mean over the groups in the place of their numbers of examples."""
+    mean over the groups that ours has, in the place of their numbers of examples."""
     num_tasks: int = 0
     """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
     supports: int = 0
@@ -148,10 +148,10 @@ def as_printed(recipe: Recipe) -> Recipe:
     return lambda: replaced(recipe(), PRINTED)
 
 
-def to_the_end(recipe: Recipe, *, steps: int | None = None, from_end: bool = False) -> Recipe:
+def to_the_end(recipe: Recipe, *, steps: int | None = None) -> Recipe:
     """Return a recipe with 20,000 updates at a constant rate and a running mean of the weights.
 
-    `steps` replaces the number of steps. With `from_end`, the source is counted from its end.
+    `steps` replaces the number of steps.
     """
 
     def longer() -> RunConfig:
@@ -165,8 +165,6 @@ def to_the_end(recipe: Recipe, *, steps: int | None = None, from_end: bool = Fal
         }
         if isinstance(config.model, ModelConfig) and steps is not None:
             changes["model.depth.max_steps"] = steps
-        if from_end:
-            changes["model.coordinates.from_end"] = True
         return replaced(config, changes)
 
     return longer

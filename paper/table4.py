@@ -15,7 +15,8 @@ from paper.definition import (
     titles,
     to_the_end,
 )
-from universal_transformer.recipes import RECIPES, Recipe
+from universal_transformer.recipes import Recipe
+from universal_transformer.typed import replaced
 
 _MODELS = titles(
     "lstm",
@@ -45,8 +46,11 @@ def _rows() -> dict[str, Recipe]:
         for model in LONG_MODELS
     }
     printed_rows = {f"{problem}/ut-printed": as_printed(longer[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
-    from_end = to_the_end(RECIPES["reverse"], steps=_STEPS["reverse"], from_end=True)
-    return rows | longer | printed_rows | {"reverse/ut-from-end": from_end}
+    return rows | longer | printed_rows | {"reverse/ut-from-end": _from_end(longer["reverse/ut"])}
+
+
+def _from_end(recipe: Recipe) -> Recipe:
+    return lambda: replaced(recipe(), {"model.coordinates.from_end": True})
 
 
 TABLE4 = ResultTable(

@@ -229,6 +229,8 @@ def test_a_total_is_weighted_by_examples_and_a_missing_score_is_no_figure():
     two = dataclasses.replace(one, figures={**sets, "tags, 0": {"accuracy": 0.25, "count": 9}})
     assert cell(two, metrics=("accuracy",), group="verbs") == ["0.500"]
     assert cell(two, metrics=("accuracy",), group="verb") == ["not measured"]
+    assert cell(two, metrics=("accuracy",), group="verbs", shares={"0": 0.6, "1": 0.2, "2": 0.2}) == ["0.750"]
+    assert cell(two, metrics=("chrf",), group="verbs", shares={"0": 0.6}) == ["not measured"]
 
 
 def test_columns_of_different_scores_name_them_and_rows_without_a_run_have_a_dash():
