@@ -171,7 +171,7 @@ SMALL = {
     "wmt-news": (104, 517),
     "wmt14": (512, 2183),
     **dict.fromkeys(("lte-copy", "lte-double", "lte-reverse"), (48, 252)),
-    **dict.fromkeys(_PROGRAMS, (48, 253)),
+    **dict.fromkeys(_PROGRAMS, (24, 126)),
 }
 _SUMMARY = "The last word of a passage, by a language model on novels: Universal Transformer of {} steps (table 3)."
 
