@@ -11,8 +11,8 @@ them:
 
 - alike: at least 95 % of the positions take the same number of steps. Of runs that recorded only mean m and standard
   deviation s, the share of the nearest number n is at least ``1 - s² - (m - n)²`` (Chebyshev), which is what is used.
-- worse: its twin, the run of the same recipe at a fixed depth with the same seed and positions, has a better validation
-  score (error of classifiers, else cross-entropy), by more than 2 % of it.
+- worse: its twin, the run of the same recipe at a fixed depth with the same seed, positions and number of updates, has
+  a better validation score (error of classifiers, else cross-entropy), by more than 2 % of it.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ def halts(settings: dict[str, Any]) -> bool:
     return bool(getattr(config_from_dict(settings["model"]), "halts", False))
 
 
-def positions(one: Result) -> str:
-    return str(one.settings["model"].get("coordinates"))
+def compared(one: Result) -> tuple[int, str]:
+    """What a run and its twin have in common: seed, positions and limits of the training."""
+    model, training = one.settings["model"], one.settings["training"]
+    return one.seed, f"{model.get('coordinates')} {training['max_updates']} {training['minutes']}"
 
 
 def read_tables() -> Iterator[tuple[Result, float | None]]:
@@ -97,14 +99,14 @@ def read_tables() -> Iterator[tuple[Result, float | None]]:
     for table in TABLES:
         path = RESULTS / "paper" / f"{table}.jsonl"
         results = ResultsFile(path, table=table, say=print).read() if path.exists() else []
-        best: dict[tuple[str, int, str], Result] = {}
+        best: dict[tuple[str, tuple[int, str]], Result] = {}
         for one in results:
-            key = one.row, one.seed, positions(one)
+            key = one.row, compared(one)
             if not halts(one.settings) and (key not in best or one.rank < best[key].rank):
                 best[key] = one
         for one in filter(lambda one: halts(one.settings), results):
             row = one.row.replace("-2x", "").replace("ut-halting", "ut").replace("/halting", "/fixed")
-            twin = best.get((row, one.seed, positions(one)))
+            twin = best.get((row, compared(one)))
             yield one, None if twin is None else one.rank[0] / twin.rank[0] - 1
 
 
@@ -162,8 +164,8 @@ INTRODUCTION = """\
 `python experiments/collapse_warnings.py` computes this page from the results of the tables, of the depth study and
 of the defaults for own files. A side is warned about when nearly all of its positions take one step (shallow), the cap
 (deep) or the same number (constant). It is *alike* when at least 95 % of its positions take the same number of steps.
-*Worse by* compares validation with that of the run of the same recipe at a fixed depth, also where the cap is twice
-that depth (error of classifiers, else cross-entropy); a run is *worse* above 2 %.
+*Worse by* compares validation with that of the run of the same recipe and length at a fixed depth, also where the cap
+is twice that depth (error of classifiers, else cross-entropy); a run is *worse* above 2 %.
 
 Tables record the steps of each side since November 2026. Of earlier runs with an encoder and a decoder they have the
 deviation of a side only if it was warned about: sides that should have been warned about and were not are found only

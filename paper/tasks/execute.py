@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from paper.tasks.learning_to_execute import ExecuteProblem, LearningToExecuteData
-from paper.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
-from universal_transformer.tasks.sides.listed import FIRST_SYMBOL
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 
@@ -68,25 +66,6 @@ _DISTANCES = {
     "model.coordinates.offsets": "none",
     "model.attention.rotary_source": True,
 }
-_RUN = {  # with these settings, numbers of 400 digits are added (table 4)
-    "data.least_significant_first": True,
-    "model.sizes.width": 64,
-    "model.sizes.filter_width": 256,
-    "model.depth.max_steps": 3,
-    "model.vocabulary.separator_id": FIRST_SYMBOL + EXPRESSION_SYMBOLS.index("+"),
-    "model.vocabulary.last_separator_id": FIRST_SYMBOL + len(EXPRESSION_SYMBOLS) - 1,
-    "model.attention.source_sink": True,
-    "model.attention.bias": True,
-    "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
-    "training.learning_rate": 3e-3,
-    "training.max_updates": 4500,
-}
-_CONTROL = {
-    **_RUN,
-    "model.depth.max_steps": 4,
-    "training.batch_tokens": 4096,  # sees 1.6 times as many examples in a time as batches of 1,024
-    "training.max_updates": 3000,
-}
 _OF_PROBLEM: dict[str, Changes] = {
     "lte-reverse": {"model.coordinates.from_end": True},
     # the decoder reads the symbol before each position, because the second copy is found by its digits: its distance
@@ -97,16 +76,12 @@ _OF_PROBLEM: dict[str, Changes] = {
         "model.transition.kind": "separable_convolution",
         "training.max_updates": 1500,
     },
-    "lte-addition": _RUN,
-    "lte-program": _CONTROL,
-    "lte-control": _CONTROL,
 }
 
 
 def distance_positions(config: RunConfig) -> RunConfig:
     """Positions encoded as distances, in attention to the source too (docs/model.md, D13).
 
-    To reverse a number, half of the heads count from the end of the source. Programs have the last digit first, and
-    equal places at equal positions.
+    To reverse a number, half of the heads count from the end of the source.
     """
     return replaced(config, {**_DISTANCES, **_OF_PROBLEM.get(config.recipe, {})})

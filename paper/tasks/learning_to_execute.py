@@ -77,15 +77,11 @@ class LearningToExecuteData:
     """Test examples, of the largest length and nesting."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
-    least_significant_first: bool = False
-    """Programs: the model reads and writes numbers from their last digit to their first."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
-        if self.least_significant_first and not self.runs:
-            raise UserError(f"least_significant_first is for programs, found the problem {self.problem!r}")
         held_out = self.validation_examples + self.test_examples
         literals = 9 * 10 ** (self.length - 1)
         # a lower bound of the number of sources of the largest length and nesting
@@ -124,7 +120,7 @@ class LearningToExecuteData:
             validation=validation,
             test={"test": test},
             metric="sequence",
-            notes=self._notes,
+            notes=("programs written as lines of Python",) if self.form == "lines" else (),
         )
 
     def training_example(self, index: int, held_out: Set[str]) -> Example:
@@ -158,16 +154,8 @@ class LearningToExecuteData:
         style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
 
-    @property
-    def _notes(self) -> tuple[str, ...]:
-        form = ("programs written as lines of Python",) if self.form == "lines" else ()
-        return (*form, "least significant digit first") if self.least_significant_first else form
-
     @cached_property
     def _symbols(self) -> Symbols:
         if not self.runs:
             return Symbols(symbols=DIGITS[:10])
-        return Symbols(
-            symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END,
-            reversed_digits=DIGITS[:10] if self.least_significant_first else "",
-        )
+        return Symbols(symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END)

@@ -184,7 +184,8 @@ def add_recipes() -> None:
     half, title = partial(norm_after_sums, rate=0.5), VARIANTS["ut-post-norm"][1]
     RECIPES.update(changed(_PROGRAMS, half, suffix="ut-post-norm", title=title))
     distances = execute.distance_positions
-    RECIPES.update(changed(execute.COLUMNS, distances, suffix="distance-positions", title="distance positions"))
+    numbers = {name: recipe for name, recipe in execute.COLUMNS.items() if name not in _PROGRAMS}
+    RECIPES.update(changed(numbers, distances, suffix="distance-positions", title="distance positions"))
     nearby = named(lambada_reading, agreement_more_text) | execute.COLUMNS
     RECIPES.update(changed(nearby, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
     untied = {"lambada-reading-transformer": RECIPES["lambada-reading-transformer"]}

@@ -166,16 +166,6 @@ def test_dropout_is_a_probability_below_one(group, value):
             {"separator_id": 9, "vocabulary_size": 9},
             "vocabulary.separator_id=9: vocabulary.size=9 ends at id 8",
         ),
-        (
-            {"separator_id": 4, "vocabulary.last_separator_id": 9, "vocabulary_size": 9},
-            "vocabulary.last_separator_id=9: vocabulary.size=9 ends at id 8",
-        ),
-        ({"separator_id": 4, "vocabulary.last_separator_id": 3}, "vocabulary.last_separator_id=3: must be at least"),
-        ({"vocabulary.last_separator_id": 3}, "vocabulary.last_separator_id=3: must be at least"),
-        (
-            {"separator_id": 3, "vocabulary.last_separator_id": 5, "padding_id": 4},
-            "vocabulary.last_separator_id=5: padding_id must not be one of them",
-        ),
         ({"separator_id": 3, "padding_id": 3}, "vocabulary.separator_id=3: must differ from padding_id"),
         ({"separator_id": 3, "end_coordinates": True}, "vocabulary.separator_id=3: the parts have no common"),
         (

@@ -16,7 +16,7 @@ PROGRAMS = [
     dataclasses.replace(SMALL, problem=problem, form=form)
     for problem in ("program", "control", "addition")
     for form in ("expression", "lines")
-] + [dataclasses.replace(SMALL, problem="program", least_significant_first=True)]
+]
 every = pytest.mark.parametrize("data", [*MEMORY, *PROGRAMS], ids=lambda data: f"{data.problem} {data.form}")
 
 
@@ -133,7 +133,6 @@ def test_both_forms_ask_for_the_same_values(problem):
 
 def test_notes_of_the_task():
     assert dataclasses.replace(SMALL, form="lines").load().notes == ("programs written as lines of Python",)
-    assert dataclasses.replace(SMALL, least_significant_first=True).load().notes == ("least significant digit first",)
     assert SMALL.load().notes == ()
 
 
@@ -148,23 +147,9 @@ def test_programs_can_be_typed_in(tmp_path):
         list(codec.read([(3, "4/2")], name="f.txt"))
 
 
-def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_chosen(tmp_path):
-    codec = dataclasses.replace(SMALL, least_significant_first=True).load().codec
-    (example,) = codec.read([(1, "(x=37 for[4] x+=520) if 41>78 else 66")], name="f.txt")
-    assert "".join(codec.words(example)) == "(x=73 for[4] x+=025) if 14>87 else 66"
-    assert codec.render(example.source) == "(x=37 for[4] x+=520) if 41>78 else 66"
-    assert codec.render([4 + 2, 4 + 1, 4 + 0, 2]) == "012"
-    codec.save(tmp_path)
-    assert Codec.load(tmp_path) == codec
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"problem": "copy", "least_significant_first": True},
-            "least_significant_first is for programs, found the problem 'copy'",
-        ),
         ({"problem": "copy", "form": "lines"}, "form lines is for programs, found the problem 'copy'"),
         (
             {"max_length": -1},

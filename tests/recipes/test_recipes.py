@@ -51,7 +51,7 @@ def test_a_recipe_is_the_same_each_time_and_unlike_the_others():
 def test_a_recipe_leaves_to_the_data_what_follows_from_the_data():
     """Vocabularies, classes and words a fact are the data's to say."""
     for name, config in CONFIGS.items():
-        left = replaced(config.model.vocabulary, {"separator_id": None, "last_separator_id": None})
+        left = replaced(config.model.vocabulary, {"separator_id": None})
         assert left == VocabularyConfig(), name
 
 

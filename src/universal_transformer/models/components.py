@@ -3,7 +3,6 @@
 ``rules`` of a component yields what does not fit together with the rest of a configuration.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -62,20 +61,17 @@ class VocabularyConfig:
     """Token id that ends a target."""
     separator_id: Count | None = None
     """Token id after which source positions start from 0 again, in the next part of the source."""
-    last_separator_id: Count | None = None
-    """Positions start again after each of the ids from separator_id to this one. None: after separator_id alone."""
 
     def rules(self, config: Any) -> Refusals:
         """Ids lie in their vocabularies, and ids with a meaning differ."""
-        separator, last, padding = self.separator_id, self.last_separator_id, self.padding_id
+        separator, padding = self.separator_id, self.padding_id
         ids: dict[str, int | None] = {"padding_id": padding}
         written = "size"
         if config.decodes:
             yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
             ids |= {"start_id": self.start_id, "end_id": self.end_id}
             written = "size" if self.target_size is None else "target_size"
-        of_source: dict[str, int | None] = {"separator_id": separator, "last_separator_id": last}
-        for name, values in ((written, ids), ("size", of_source)):
+        for name, values in ((written, ids), ("size", {"separator_id": separator})):
             size = getattr(self, name)
             for field, value in values.items():
                 beyond = size is not None and value is not None and value >= size
@@ -85,10 +81,6 @@ class VocabularyConfig:
             yield path, not (config.reads and config.decodes), f"an encoder_decoder is needed: {config.architecture}"
             yield path, numbers, "numbers have no separator token"
             yield path, separator == padding, "must differ from padding_id"
-        if last is not None:
-            path, first = "vocabulary.last_separator_id", math.inf if separator is None else separator
-            yield path, last < first, f"must be at least vocabulary.separator_id={separator}"
-            yield path, first <= padding <= last, "padding_id must not be one of them"
 
     @property
     def written(self) -> int:

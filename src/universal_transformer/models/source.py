@@ -65,9 +65,9 @@ class SourceSide(InputSide):
 
     def _separators(self, source: Source) -> Bool[Tensor, "batch source"]:
         """Where the tokens stand after which positions start again."""
-        first, last = self.config.vocabulary.separator_id, self.config.vocabulary.last_separator_id
-        assert first is not None
-        return (source >= first) & (source <= (first if last is None else last))
+        separator = self.config.vocabulary.separator_id
+        assert separator is not None
+        return source == separator
 
     def embed(self, source: Source) -> States:
         """The inputs of the recurrence, before dropout."""

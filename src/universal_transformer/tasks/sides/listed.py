@@ -214,12 +214,10 @@ class Symbols(Listed):
     symbols: str
     operator: str = ""
     """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
-    reversed_digits: str = ""
-    """Digits: the ids of each number that is written with them begin with the last digit."""
 
     @property
     def in_order(self) -> bool:  # type: ignore[override]
-        return not (self.operator or self.reversed_digits)
+        return not self.operator
 
     @property
     def listed(self) -> Sequence[str]:
@@ -227,8 +225,7 @@ class Symbols(Listed):
 
     @property
     def exchanged(self) -> tuple[Tokenizer, str] | None:
-        reverses = self.operator or self.reversed_digits
-        return None if reverses else (Tokenizer.of_characters(self.symbols), "$A")
+        return None if self.operator else (Tokenizer.of_characters(self.symbols), "$A")
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         try:
@@ -262,8 +259,7 @@ class Symbols(Listed):
 
     def _reverse_numbers(self, text: str) -> str:
         """`text` with its numbers reversed, if the side does that; twice is `text` again."""
-        digits = self.symbols.replace(self.operator, "") if self.operator else self.reversed_digits
-        return re.sub(f"[{digits}]+", lambda number: number[0][::-1], text) if digits else text
+        return self.operator.join(number[::-1] for number in text.split(self.operator)) if self.operator else text
 
 
 @dataclass(frozen=True)
