@@ -66,7 +66,7 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "separable convolutions.",
         "control": _FEW.format("1,500") + " With separable convolutions, and a running mean of the weights, 6,779 "
         "updates have 0.473 of the characters, still improving. From the weights of addition, with a curriculum, "
-        "loops are learned too; loops in loops are not.",
+        "0.53 of 200 validation programs are right after 16,500 updates; no loop in a loop is.",
     },
 }
 """Table -> row, or beginning of the names of rows -> sentences; a page shows those of rows that are below print."""
