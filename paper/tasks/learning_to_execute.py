@@ -13,7 +13,8 @@ addition  ``(37+52)+41``                 ``130``
 
 The target of a program with literals of ``l`` digits is its value modulo ``10^(l+1)``: the last ``l + 1`` digits,
 without leading zeros, never negative. For each training example ``l`` is drawn from 1 to ``max_length``, and the number
-of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both.
+of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both. Once
+the short programs are learned, the strategy ``lengths`` spends no more updates on single operations.
 
 Zaremba and Sutskever 2014 wrote programs as lines of Python. ``form="lines"`` writes ``|`` for the end of a line,
 because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
@@ -50,7 +51,7 @@ LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
 ExecuteProblem = Literal["copy", "double", "reverse", "program", "control", "addition"]
 Form = Literal["expression", "lines"]
-Strategy = Literal["mix", "baseline"]
+Strategy = Literal["mix", "lengths", "baseline"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,8 @@ class LearningToExecuteData:
     max_nesting: Annotated[int, Range(1, len(VARIABLES))] = 2
     """Most operations of a program, each inside the next."""
     strategy: Strategy = "mix"
-    """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
+    """Training examples of all lengths and nestings up to the largest (mix), of all lengths with the largest nesting
+    (lengths), or of the largest of both alone (baseline)."""
     train_examples: Positive = 200_000
     """Training examples in an epoch, generated when they are needed."""
     validation_examples: Positive = 500
@@ -127,8 +129,10 @@ class LearningToExecuteData:
         """Generate training example `index`, with no program or number of `held_out`."""
         random = Random(f"{self.problem} {self.seed} train {index}")
         length, nesting = self.length, self.max_nesting
+        if self.strategy != "baseline":
+            length = random.randint(1, length)
         if self.strategy == "mix":
-            length, nesting = random.randint(1, length), random.randint(1, nesting)
+            nesting = random.randint(1, nesting)
         while True:  # at most one in ten is held out
             name, source, target = self._draw(random, length=length, nesting=nesting)
             if name not in held_out:

@@ -82,6 +82,15 @@ def test_the_baseline_strategy_trains_on_the_largest_alone(data):
 
 
 @every
+def test_the_strategy_of_lengths_trains_on_all_lengths_of_the_largest_nesting(data):
+    task = dataclasses.replace(data, strategy="lengths", max_nesting=2).load()
+    sources = [task.codec.render(example.source) for example in task.train]
+    assert len({digits(source) for source in sources}) > 0.9 * data.length
+    if data.runs and data.form == "expression":
+        assert all("(" in source for source in sources)
+
+
+@every
 def test_training_validation_and_test_share_nothing(data):
     small = dataclasses.replace(data, max_length=1 if data.runs else 4, strategy="baseline")
     small = dataclasses.replace(small, train_examples=3000, max_nesting=3)
