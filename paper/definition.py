@@ -137,10 +137,14 @@ PRINTED: Mapping[str, object] = {
     "model.step.residual": "previous",
     "model.attention.scale": "width",
     "model.coordinates.position": "sinusoidal",
+    "model.halting.output": "interpolate",
+    "model.halting.state": "evolving",
+    "model.halting.remainder_at_cap": False,
     "training.learning_rate": 5e-4,
     "training.warmup_updates": 1000,
 }
-"""The equations of version 1 and of the patent, the plain sum before each LayerNorm, and the rate that this needs."""
+"""The equations of version 1 and of the patent, halting as listing 2, the plain sum before each LayerNorm, and the rate
+that this needs."""
 
 
 def as_printed(recipe: Recipe) -> Recipe:

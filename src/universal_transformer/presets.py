@@ -12,9 +12,18 @@ PRESETS: dict[str, ModelConfig] = {
     "patent": replaced(ModelConfig(), _PRINTED),
     "tensor2tensor": tensor2tensor_config.PRESET,
 }
-"""``paper``: the paper's choices, where the equations are read as its figure 4 draws them: coordinates in the residual
-(D5) and the scale ``sqrt(d / k)`` (D18). ``patent``: the equations as version 1 and US 10,740,433 print them.
-``tensor2tensor``: the choices of the authors' code."""
+"""``paper``: the paper's choices, as its figure 4 draws them. ``patent``: the equations as version 1 and US 10,740,433
+print them. ``tensor2tensor``: the choices of the authors' code.
+
+What each source prints, where ``paper`` differs from it:
+
+=================== ==================================================================================
+tutorial            the scale ``sqrt(d)`` (D18)
+ICLR                the same, and equation 5 with a residual without coordinates (D5)
+version 1, US       the same, and the transition is added to ``A^{t-1}`` (D5)
+listing 2           the output ``interpolate``, no remainder at the cap, halted states that go on changing
+=================== ==================================================================================
+"""
 
 SIZES: dict[str, Sizes] = {
     "tiny": Sizes(width=128, filter_width=512, num_heads=4),
