@@ -31,6 +31,7 @@ TITLES: dict[str, str] = {
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",
     "ut-convolution": "UT, transition of separable convolutions",
+    "ut-convolution-after-sums": "UT, transition of separable convolutions, from the weights of addition",
     "ut-printed": "UT, dynamic halting, the equations as printed",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",

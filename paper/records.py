@@ -28,7 +28,7 @@ def _result(path: Path, *, table: str, row: str) -> Result:
     command, _, earlier = record["train"].partition(" --from ")
     _, _, recipe, *options = shlex.split(command)
     stages = (
-        [f"trained last from the weights of {earlier}: notebook/paper_tables.md has all commands"] if earlier else []
+        [f"trained last from the weights of {earlier}: the notebook has all commands"] if earlier else []
     )
     return Result(
         table=table,
@@ -36,7 +36,7 @@ def _result(path: Path, *, table: str, row: str) -> Result:
         seed=record["seed"],
         config=record["digest"],
         figures={
-            one["group"]: {**one["metrics"], "count": one["count"], **_mean(one["steps"])} for one in report["rows"]
+            one["group"]: {**one["metrics"], "count": one["count"], **_mean(one["steps"][:1])} for one in report["rows"]
         },
         validation={"error": 100 * end["error"], "cross_entropy": end["cross_entropy"]},
         mean_steps=_mean(total["steps"])["mean_steps"],
@@ -67,6 +67,6 @@ def _result(path: Path, *, table: str, row: str) -> Result:
 
 
 def _mean(sides: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean steps of the only side."""
-    ((side, counts),) = [(one["side"], one["counts"]) for one in sides]
-    return {"mean_steps": StepCounts(side, tuple(counts)).mean}
+    """Return the mean steps over the positions of these sides."""
+    steps = [StepCounts(one["side"], tuple(one["counts"])) for one in sides]
+    return {"mean_steps": sum(one.mean * one.num_positions for one in steps) / sum(one.num_positions for one in steps)}

@@ -52,6 +52,20 @@ def test_a_record_is_a_row_of_its_own():
     assert "trained last" not in few.notes[-1]
 
 
+def test_a_record_of_an_encoder_and_a_decoder_has_the_steps_of_both(tmp_path):
+    record = json.loads((RESULTS.parent / "runs" / "execute_control.json").read_text())
+    sides = [{"side": "encoder", "counts": [10, 0]}, {"side": "decoder", "counts": [0, 30]}]
+    record["report"]["rows"][0]["steps"] = record["report"]["totals"][0]["steps"] = sides
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "execute_control.json").write_text(json.dumps(record))
+    file = ResultsFile(tmp_path / "paper" / "table6.jsonl", table="table6", say=print)
+    (control,) = all_results(TABLES["table6"], file)
+    assert control.row == "control/ut-convolution-after-sums"
+    assert control.mean_steps == pytest.approx((10 * 1 + 30 * 2) / 40)
+    (scores,) = control.figures.values()
+    assert (scores["sequence_accuracy"], scores["mean_steps"]) == (0.652, 1.0)  # as in a table's other rows: the encoder
+
+
 def test_a_record_that_is_missing_is_no_row(tmp_path):
     file = ResultsFile(tmp_path / "paper" / "table1.jsonl", table="table1", say=print)
     assert all_results(TABLES["table1"], file) == []
