@@ -75,15 +75,9 @@ def test_every_cell_of_table_2_is_printed(version):
 @pytest.mark.claim("appendix C")
 def test_every_cell_of_the_single_tasks_is_printed(version):
     name, text = version
-    best = {column: list(row) for column, row in printed.TABLE1_TASKS.items()}
-    seeds = {column: list(row) for column, row in printed.TABLE1_TASKS_OVER_SEEDS.items()}
-    if name == FIRST:
-        for column, tasks in printed.TABLE1_TASKS_V1.items():
-            for task, (error, over_seeds) in tasks.items():
-                best[column][task - 1], seeds[column][task - 1] = error, over_seeds
+    best, seeds = (cells_of(table, name) for table in (printed.TABLE1_TASKS, printed.TABLE1_TASKS_OVER_SEEDS))
     start = text.index("Best seed run for each task")
-    whole = [cell for rows in (best, seeds) for row in rows.values() for cell in row]
-    whole += printed.TABLE1["seeds-v1" if name == FIRST else "seeds"]
+    whole = [*best, *seeds, *printed.TABLE1["seeds-v1" if name == FIRST else "seeds"]]
     assert len(whole) == 164
     assert numbers(whole) <= numbers([text[start : start + 3000].replace("±", " ")])
 
