@@ -42,6 +42,7 @@ _OF_TASK = {
 
 _EARLIER = {"qrnet": "QRNet", "sparse-dnc": "Sparse DNC", "ga-mage": "GA+MAGE", "memn2n": "MemN2N"}
 """Earlier work, as the paper prints it."""
+_ADAPTIVE = "Adaptive Universal Transformer, in version 1"
 _NUM_TASKS = len(TASK_NAMES)
 
 
@@ -80,16 +81,24 @@ def _rows() -> dict[str, Recipe]:
 
 
 def _by_task(column: str, title: str) -> Grid:
+    errors = printed.TABLE1_TASKS
+    versions = [version for version in ("", "-v1") if column + version in errors]
     return Grid(
         title=f"{title}, task by task",
-        models=MODELS | _TWO_BLOCKS | {"seeds": "UT, dynamic halting, mean ± variance over 10 seeds"},
+        models={
+            **MODELS,
+            **_TWO_BLOCKS,
+            "ut-halting-v1": _ADAPTIVE,
+            "seeds": "UT, dynamic halting, mean ± variance over 10 seeds",
+            "seeds-v1": "the same, in version 1",
+        },
         columns={
             f"{number} {name}": Column(run=column, group=f"task {number} {name}", metrics=("error", "mean_steps"))
             for number, name in TASK_NAMES.items()
         },
         printed={
-            "ut-halting": [(error,) for error in printed.TABLE1_TASKS[column]],
-            "seeds": printed.TABLE1_TASKS_OVER_SEEDS[column],
+            **{f"ut-halting{version}": [(error,) for error in errors[column + version]] for version in versions},
+            **{f"seeds{version}": printed.TABLE1_TASKS_OVER_SEEDS[column + version] for version in versions},
         },
         source="paper",
         transposed=True,
@@ -125,7 +134,7 @@ Rows of joint training have one block a step, but for those named after two bloc
                 **_EARLIER,
                 **MODELS,
                 **_TWO_BLOCKS,
-                "ut-halting-v1": "Adaptive Universal Transformer, in version 1",
+                "ut-halting-v1": _ADAPTIVE,
                 "seeds": "UT, dynamic halting, mean error ± variance over 10 seeds",
                 "seeds-v1": "the same, in version 1",
             },
