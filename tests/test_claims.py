@@ -19,7 +19,7 @@ CLAIMS = [
     *(f"tutorial {part}" for part in ("coordinates", "attention", "step", "decoder", "output", "halting")),
     "version 1 equation 4",
     *(f"equation {number}" for number in range(1, 9)),
-    *("section 2.2", "section 4", "listing 1", "listing 2"),
+    *("section 2.2", "section 3.1", "section 4", "listing 1", "listing 2"),
     *(f"table {number}" for number in range(1, 8)),
     *(f"figure {number}" for number in range(1, 9)),
     *(f"appendix {letter}" for letter in "ABCD"),
