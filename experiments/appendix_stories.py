@@ -3,8 +3,9 @@
     python experiments/appendix_stories.py [MODEL]
 
 Writes docs/images/appendix_figure5.svg to appendix_figure8.svg, the attention of the question step by step, and
-docs/images/babi_ponder_map.svg, the steps of each fact of the third story (figure 3). MODEL is a run of bAbI (default:
-babi-halting). Prints what the paper's model answers, and the answer of this one.
+docs/images/babi_ponder_map.svg, the steps of each fact of the last story, which has three supporting facts as that of
+figure 3. MODEL is a run of bAbI (default: babi-halting). Prints what the paper's model answers, and the answer of this
+one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 from study import PROJECT, arguments
 
 from universal_transformer.explore.canvas import svg
-from universal_transformer.explore.input_trace import trace_input
+from universal_transformer.explore.input_trace import InputTrace, trace_input
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
-from universal_transformer.runs.opened import open_run
+from universal_transformer.runs.opened import Run, open_run
 
 IMAGES = PROJECT / "docs" / "images"
 STORIES = {
@@ -56,7 +57,8 @@ STORIES = {
     ),
 }
 """Number of the figure -> facts, question, and what the paper's model answers."""
-PONDERED = 7
+PONDERED = 8
+"""The story of three supporting facts."""
 
 
 def lines(facts: str, question: str) -> list[tuple[int, str]]:
@@ -65,12 +67,18 @@ def lines(facts: str, question: str) -> list[tuple[int, str]]:
     return [(number, f"{number} {text}") for number, text in enumerate([*texts, question], start=1)]
 
 
+def traced(run: Run, figure: int) -> InputTrace:
+    """What a run does with the story of a figure."""
+    facts, question, _ = STORIES[figure]
+    (example,) = run.codec.read(lines(facts, question), name=f"figure {figure}")
+    return trace_input(run.model, run.codec, example)
+
+
 def main() -> None:
     (name,) = arguments(__doc__ or "", least=0, most=1) or ["babi-halting"]
     run = open_run(Path(name))
-    for figure, (facts, question, answer) in STORIES.items():
-        (example,) = run.codec.read(lines(facts, question), name=f"figure {figure}")
-        story = trace_input(run.model, run.codec, example)
+    for figure, (_, question, answer) in STORIES.items():
+        story = traced(run, figure)
         print(f"figure {figure}: {question} paper: {answer}; {name}: {story.answer}")
         (IMAGES / f"appendix_figure{figure}.svg").write_bytes(svg(attention_maps(story)))
         if figure == PONDERED:

@@ -39,6 +39,7 @@ def naive(model, examples):
     }
 
 
+@pytest.mark.claim("section 3.1")
 @pytest.mark.parametrize("changes", [{"step.blocks": 2}, {"halting": True}], ids=["two blocks", "halting"])
 def test_attention_of_questions_is_that_of_a_naive_loop(stories, changes):
     model = model_for(stories, **changes)
@@ -69,6 +70,7 @@ def test_what_has_no_supporting_facts_is_refused(copying):
         attention_by_supports(model_for(copying), copying)
 
 
+@pytest.mark.claim("section 3.1")
 def test_a_uniform_histogram_of_steps_has_uniformity_one():
     assert StepCounts("encoder", (5, 5, 5, 5)).uniformity == pytest.approx(1)
     assert StepCounts("encoder", (7, 0, 0, 0)).uniformity == 0

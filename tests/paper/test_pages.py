@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
+    "babi_attention",
     "exit_seconds",
     "halting_rules",
     "steps_by_need",
