@@ -67,7 +67,7 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "control": _FEW.format("1,500") + " With separable convolutions, and a running mean of the weights, 6,779 "
         "updates have 0.473 of the characters.",
         "control/ut-convolution-after-sums": "22,000 updates with a curriculum and 4,294 on nested operations alone: a "
-        "loop in a loop, a quarter of the test, is not learned. Nine steps, and programs of one digit alone, were tried.",
+        "loop in a loop, a quarter of the test, is not learned. Nine steps, and programs of one digit, were tried.",
     },
 }
 """Table -> row, or beginning of the names of rows -> sentences; a page shows those of rows that are below print."""

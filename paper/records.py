@@ -27,9 +27,7 @@ def _result(path: Path, *, table: str, row: str) -> Result:
     steps = {one["side"]: one["counts"] for one in total["steps"]}
     command, _, earlier = record["train"].partition(" --from ")
     _, _, recipe, *options = shlex.split(command)
-    stages = (
-        [f"trained last from the weights of {earlier}: the notebook has all commands"] if earlier else []
-    )
+    stages = [f"trained last from the weights of {earlier}: the notebook has all commands"] if earlier else []
     return Result(
         table=table,
         row=row,

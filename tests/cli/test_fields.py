@@ -1,6 +1,7 @@
 """Fields on the command line: every one can be named, with and without its group, and mistakes are explained."""
 
 import dataclasses
+import re
 from operator import attrgetter
 
 import pytest
@@ -21,6 +22,7 @@ from universal_transformer.cli.fields import (
 from universal_transformer.cli.parser import options_of
 from universal_transformer.cli.train import Train
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import POSITIONS
 from universal_transformer.recipes import RECIPES
 from universal_transformer.typed import leaves, replaced
 
@@ -251,3 +253,10 @@ def test_a_field_that_changes_nothing_is_named_with_the_reason(recipe, arguments
     assert len(named) == 1
     assert why in named[0]
     assert not any(field in text for text in without_effect(replaced(config, values), []))
+
+
+def test_a_page_of_help_names_the_members_of_a_registry_and_no_decision():
+    options = {option.field: option.text for option in field_options(RECIPES["copy"]())}
+    assert options["model.coordinates.position"].startswith(f"How positions are encoded, one of {', '.join(POSITIONS)}")
+    assert not [text for text in options.values() if "an entry of" in text or re.match(r"D\d", text)]
+    assert "none means no limit" in options["training.minutes"]

@@ -158,6 +158,8 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
     for line in ("12+", "+", "1234", "1+2+3", "1++2"):
         with pytest.raises(UserError, match=rf"^f.txt:3: found '{re.escape(line)}'; expected two numbers with \+"):
             list(codec.read([(3, line)], name="f.txt"))
+    with pytest.raises(UserError, match=r"found 'a'$"):  # the first of them, as it was typed
+        list(codec.read([(3, "95+abc")], name="f.txt"))
     codec.save(tmp_path)
     assert Codec.load(tmp_path) == codec
 

@@ -1,16 +1,27 @@
 """The fields of the configuration of a run as options: ``--group.field value``, read by the one parser."""
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from universal_transformer.cli.parser import Option, options_of, page, read, refuse_rest, resolve
 from universal_transformer.errors import UserError
-from universal_transformer.models.components import VocabularyConfig
+from universal_transformer.models.components import NORMS, POSITIONS, TRANSITIONS, VocabularyConfig
+from universal_transformer.rules import HALTING_RULES
+from universal_transformer.runs.trackers import TRACKERS
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import listed, replaced
 
 GROUPS = ("data", "model", "training")
+NAMED: Mapping[str, Mapping[str, object]] = {
+    "POSITIONS": POSITIONS,
+    "TRANSITIONS": TRANSITIONS,
+    "NORMS": NORMS,
+    "HALTING_RULES": HALTING_RULES,
+    "TRACKERS": TRACKERS,
+}
+"""Registries whose names a page of help has in place of their own."""
 FROM_DATA = "model.vocabulary."
 """Fields that the data determine: they have no option."""
 ALIASES = {
@@ -68,11 +79,17 @@ def given(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Seque
 def field_options(config: RunConfig) -> list[Option]:
     """Return every field that has an option, with its value in `config`."""
     options = [
-        dataclasses.replace(option, aliases=ALIASES.get(option.field, ()))
+        dataclasses.replace(option, text=_text(option.text), aliases=ALIASES.get(option.field, ()))
         for group in GROUPS
         for option in options_of(type(getattr(config, group)), values=getattr(config, group), prefix=f"{group}.")
     ]
     return [option for option in options if not option.field.startswith(FROM_DATA)]
+
+
+def _text(text: str) -> str:
+    """Return what a field says of itself as a user of the command line needs it."""
+    named = re.sub(r"an entry of ``(\w+)``", lambda found: f"one of {listed(NAMED[found[1]])}", text)
+    return re.sub(r"^D\d+: (.)", lambda found: found[1].upper(), named).replace("None means", "none means")
 
 
 def without_effect(config: RunConfig, paths: Collection[str]) -> Iterator[str]:

@@ -62,4 +62,5 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
 
 
 def summary(recipe: object) -> str:
-    return (recipe.__doc__ or "").strip().split("\n")[0]
+    """The first paragraph of its docstring."""
+    return " ".join((recipe.__doc__ or "").split("\n\n")[0].split())

@@ -12,7 +12,7 @@ from universal_transformer.files import show, show_path
 
 MAX_DIGITS = 9
 """Most digits of an ID: Python refuses to read a number of thousands of digits."""
-_FORMAT = "expected 'ID statement' or 'ID question<TAB>answer<TAB>supporting IDs'"
+_FORMAT = "expected 'ID statement' or 'ID question<TAB>answer<TAB>supporting IDs', such as '1 Mary went home.'"
 
 
 @dataclass(frozen=True, slots=True)

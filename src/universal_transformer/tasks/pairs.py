@@ -45,7 +45,7 @@ class PairsData(OwnFiles):
     )
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
-    the source side alone (then name the other in train_target). Any file may end in .gz. Or a folder of such
+    the source side alone (`train_target` then names the other). Any file may end in .gz. Or a folder of such
     files, read in the order of their names, or hf:NAME[:CONFIG[:SPLIT]], a data set of the hub, or hf:FOLDER."""
     train_target: str = ""
     """Target side of `train`, if it is a file of its own: line n belongs to line n."""

@@ -228,11 +228,10 @@ class Symbols(Listed):
         return None if self.operator else (Tokenizer.of_characters(self.symbols), "$A")
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
-        try:
-            return tuple(self.ids[character] for character in self._reverse_numbers(text))
-        except KeyError as error:
+        if unknown := [character for character in text if character not in self.ids]:
             place = f"{where}: " if where else ""
-            raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}") from None
+            raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(unknown[0])}")
+        return tuple(self.ids[character] for character in self._reverse_numbers(text))
 
     def example(self, source: str, target: str, *, group: str = "") -> Example:
         """The example of a source and its target, with the end id after the target."""
