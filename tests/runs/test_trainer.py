@@ -2,7 +2,10 @@ import contextlib
 import dataclasses
 import math
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from functools import partialmethod
 from pathlib import Path
@@ -16,9 +19,11 @@ from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import emulates_bfloat16
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.manifest import MODEL
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.folder import CHECKPOINTS
 from universal_transformer.runs.journal import ending, read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
@@ -256,13 +261,63 @@ def test_what_stops_the_last_choice_leaves_it_to_a_resume(tmp_path, capsys, monk
 
 
 def test_reports_on_another_model_are_deleted_with_it(tmp_path):
-    train(tiny.run_config(), tmp_path / "run", task=tiny.task(), quiet=True)
+    task = dataclasses.replace(tiny.task(), validation=[])  # the last weights are kept
+    train(tiny.run_config(), tmp_path / "run", task=task, quiet=True)
     stale, kept = ("report.json", "report-steps-2.json", "report.html"), ("reported.json", "my report.html")
     for name in (*stale, *kept):
         (tmp_path / "run" / name).write_text("{}")
-    train(tiny.run_config(max_updates=7), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    train(tiny.run_config(), tmp_path / "run", task=task, resume=True, quiet=True)
+    assert all((tmp_path / "run" / name).exists() for name in (*stale, *kept))  # no update was left to make
+    train(tiny.run_config(max_updates=7), tmp_path / "run", task=task, resume=True, quiet=True)
     assert not any((tmp_path / "run" / name).exists() for name in stale)
     assert all((tmp_path / "run" / name).exists() for name in kept)
+
+
+def test_a_trained_model_without_its_checkpoints_is_not_trained_again(tmp_path):
+    train(tiny.run_config(), tmp_path / "run", task=tiny.task(), quiet=True)
+    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
+    before = (tmp_path / "run" / MODEL / "model.safetensors").read_bytes()
+    with pytest.raises(UserError, match=r"checkpoints: no checkpoint, and .*model would be overwritten; --from .*run"):
+        train(tiny.run_config(max_updates=7), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    assert (tmp_path / "run" / MODEL / "model.safetensors").read_bytes() == before
+
+
+def test_a_second_signal_says_what_is_kept(tmp_path, capfd, monkeypatch):
+    def ringing(examples, *, indices):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        return collate(examples, indices=indices)
+
+    monkeypatch.setattr(training_batches, "collate", ringing)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny.run_config(), tmp_path / "run", task=tiny.task())
+    said = capfd.readouterr()
+    assert "a second signal stops without saving" in said.err
+    assert "not saved: no checkpoint was saved yet; continue with: ut train --resume" in said.out.replace("\n", "")
+
+
+def test_training_whose_output_is_closed_is_saved_as_on_a_signal(tmp_path):
+    """As ``ut train ... | head -1``: the reader ends after a line."""
+    script = (
+        "import sys; from training import tiny; from universal_transformer.runs.trainer import train; "
+        "from universal_transformer.training import display; display.LINE_SECONDS = 0.0; "
+        f"result = train(tiny.run_config(max_updates=100000), __import__('pathlib').Path({str(tmp_path / 'run')!r}), "
+        "task=tiny.task()); sys.exit(result.stopped != 'interrupted')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait(timeout=100) == 0, said
+    assert "stopping and saving" in said
+    assert (tmp_path / "run" / MODEL).is_dir()
 
 
 class Killed(BaseException):

@@ -90,7 +90,7 @@ def _clean(folder: Path) -> None:
 
 
 def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
-    """Write `folder`/model, with a manifest; reports on an earlier one are deleted when it is whole.
+    """Write `folder`/model, with a manifest; reports on another one are deleted when it is whole.
 
     Raises UserError when the disk cannot store it; the earlier model is unchanged then.
     """
@@ -101,7 +101,7 @@ def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
             codec.save(staging)
             seal(staging)
             _keep_others(target, staging)
-            for pattern in REPORTS:
+            for pattern in REPORTS * (not _same_files(target, staging)):
                 for stale in folder.glob(pattern):
                     stale.unlink()
     except OSError as error:
@@ -110,6 +110,13 @@ def save_model(folder: Path, model: Pretrained, codec: Codec[Any, Any]) -> Path:
             f"its weights: free some space, then: ut train --resume {quoted(folder)}"
         ) from error
     return target
+
+
+def _same_files(target: Path, staging: Path) -> bool:
+    try:
+        return read_manifest(target) == read_manifest(staging)
+    except (OSError, UserError):  # there is none, or it is damaged
+        return False
 
 
 def _keep_others(target: Path, staging: Path) -> None:

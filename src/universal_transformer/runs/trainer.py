@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import counted, quoted, show_path
@@ -134,6 +134,9 @@ def train(
             if accept_changes and run.state.saves:
                 run.save()  # with the new configuration
             return finish(run, comparison, folder=folder, reason=run.run(stop), stop=stop)
+        except KeyboardInterrupt:
+            shown.note(f"not saved: {kept(folder)[1]}; continue with: ut train --resume {quoted(folder)}")
+            raise
         except NonFiniteError as error:
             raise NonFiniteError(f"{error}; {remedy(folder, config.training)}") from error
 
@@ -152,10 +155,13 @@ class SavedRun(NamedTuple):
 def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun | None:
     """Return the newest intact checkpoint of the run in `folder`; None before the first one.
 
-    UserError if it is one of another run, or nothing may change as it has.
+    UserError if it is one of another run, nothing may change as it has, or a trained model would be overwritten.
     """
     checkpoint, warnings = checkpoints.load_newest(folder / CHECKPOINTS)
     if checkpoint is None:
+        lost = f"no checkpoint, and {show_path(folder / MODEL)} would be overwritten"
+        other = f"--from {quoted(folder)} --run NEW starts another run from its weights"
+        refuse(((folder / MODEL).exists(), f"{show_path(folder / CHECKPOINTS)}: {lost}; {other}"))
         return None
     where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
     state: RunState = typed(checkpoint.state["run"], RunState, where=where)
@@ -208,6 +214,13 @@ def description(
     }
 
 
+def kept(folder: Path) -> tuple[str | None, str]:
+    """Return the name of the newest checkpoint, and what is kept as a text."""
+    name = checkpoints.newest(folder / CHECKPOINTS)
+    text = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
+    return name, text
+
+
 def remedy(folder: Path, training: TrainingConfig) -> str:
     """Return what is kept of a run that stops because a number is not finite, and how to continue it.
 
@@ -215,10 +228,9 @@ def remedy(folder: Path, training: TrainingConfig) -> str:
     """
     decays = training.weight_decay * training.learning_rate > 1
     field, value = ("weight_decay", 0.01) if decays else ("learning_rate", training.learning_rate / 4)
-    name = checkpoints.newest(folder / CHECKPOINTS)
-    kept = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
+    name, text = kept(folder)
     return (
-        f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
+        f"{text}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
         f"--{field.replace('_', '-')} {value:g} --accept-change training.{field}"
     )
 

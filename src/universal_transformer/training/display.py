@@ -1,5 +1,8 @@
 """What a run shows and reports while it trains: a progress bar or plain lines, and lines of numbers."""
 
+import os
+import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +32,14 @@ class UpdateStatus:
     steps: Mapping[Side, float]
     handled: int
     """Examples (or target tokens) that training has used."""
+
+
+class Output(Console):
+    """Standard output. When its reader closes it, training stops as on Ctrl-C: saved (rich would end the process)."""
+
+    def on_broken_pipe(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        signal.raise_signal(signal.SIGINT)
 
 
 class Display:
@@ -102,7 +113,7 @@ class ProgressBar(Display):
 
 def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
     """Return a bar on a terminal, plain lines elsewhere, nothing if `quiet`."""
-    console = console or Console(quiet=quiet)
+    console = console or Output(quiet=quiet)
     return (ProgressBar if console.is_terminal and not quiet else Display)(console, unit=unit)
 
 

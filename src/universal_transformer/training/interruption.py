@@ -1,11 +1,13 @@
 """Ctrl-C, SIGTERM and a deadline request a stop, before which the run saves; a second Ctrl-C stops it at once."""
 
 import math
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
@@ -39,6 +41,8 @@ def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
 
     def ask(number: int, _frame: FrameType | None) -> None:
         request.signal = signal.Signals(number).name
+        with suppress(OSError, AttributeError):  # stderr is closed, or there is none
+            os.write(sys.stderr.fileno(), b"\nut: stopping and saving; a second signal stops without saving\n")
         for other in watched:
             signal.signal(other, previous[other])
 
