@@ -1,6 +1,7 @@
 """`ut push`: the files that open again elsewhere, a card with the figures, and nothing else; errors in one line."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,6 +104,21 @@ def test_the_card_of_a_run_has_the_figures_of_its_report(reviews, tmp_path):
     }
     assert page.strip().startswith("# reviews\n")
     assert all(" | ".join(row) in page for row in report.score_table())
+
+
+def test_the_card_of_a_calibrated_run_has_the_figures_of_the_depth_at_which_it_predicts(reviews, tmp_path, capsys):
+    run = shutil.copytree(reviews, tmp_path / "run")
+    assert main(["calibrate", str(run), "--tolerance", "90%", "--confidence", "50%", "--quick"]) == 0
+    capsys.readouterr()
+    assert main(["push", str(run), "me/reviews", "--dry-run", str(tmp_path / "before")]) == 0
+    assert f"the card has no figures: ut evaluate {run} measures them" in capsys.readouterr().err
+    assert main(["evaluate", str(run)]) == 0
+    assert main(["push", str(run), "me/reviews", "--dry-run", str(tmp_path / "after")]) == 0
+    report = Report.load(run / "report-calibrated.json")
+    header, _ = header_of((tmp_path / "after" / "README.md").read_text(encoding="utf-8"))
+    assert {scores["mean_steps"] for scores in metrics_of(header).values()} == {
+        scores["mean_steps"] for scores in report.figures.values()
+    }
 
 
 def test_the_card_of_a_pretrained_model_is_its_page_with_its_figures(tmp_path):

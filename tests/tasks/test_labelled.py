@@ -165,3 +165,15 @@ def test_classes_have_weights_in_the_loss_of_training_alone(tmp_path, choice, we
     ):
         with pytest.raises(UserError, match=f"--data.class-weights: {message}"):
             LabelledData(train=path, validation=path, class_weights=wrong).load()
+
+
+def test_a_label_that_no_held_out_row_has_is_named(tmp_path):
+    lines = [f"good film {n}\tyes\n" for n in range(40)] + ["bad film 1\tno\n", "bad film 2\tno\n"]
+    (tmp_path / "a.tsv").write_text("".join(lines))
+    (tmp_path / "b.tsv").write_text("good film\tyes\nbad film\tno\n")
+    named = (
+        "validation: 1 of 2 labels are in none of its rows, such as 'no'; --data.validation names a file of your own"
+    )
+    assert named in LabelledData(train=str(tmp_path / "a.tsv")).load().notes
+    with_file = LabelledData(train=str(tmp_path / "a.tsv"), validation=str(tmp_path / "b.tsv")).load()
+    assert not [note for note in with_file.notes if "labels are in none" in note]

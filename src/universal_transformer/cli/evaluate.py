@@ -69,6 +69,8 @@ class Evaluate(Scoring, Answering, Reporting):
         _check_record(self.record, folder)
         if self.predictions:
             check_writable("--predictions", self.predictions)
+        if self.report and Path(self.report).is_file():
+            raise UserError(f"--report {self.report}: this is a file; expected a folder")
         run, task = open_with_task(
             folder,
             device=self.device,

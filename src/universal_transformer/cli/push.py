@@ -99,6 +99,15 @@ class Push(OfRun):
         return str(address)
 
 
+def _report_name(run: Run) -> str:
+    """The file that ``ut evaluate RUN`` writes: with a calibration, of the depth at which the model predicts."""
+    from universal_transformer.cli.evaluate import Evaluate
+
+    plain = Evaluate(run=str(run.folder))
+    inference, _ = plain.inference(run)
+    return plain.file_name(calibrated=inference != plain.decoding())
+
+
 def _card(run: Run, *, name: str, license_id: str) -> str:
     """A header for the hub, the figures in it as ``model-index``; below it the page of a pretrained model, or of a run
     its scores.
@@ -108,14 +117,14 @@ def _card(run: Run, *, name: str, license_id: str) -> str:
     from universal_transformer.evaluation.metrics import scores
     from universal_transformer.evaluation.report import Report
     from universal_transformer.pretrained_models.card import HEADER, LICENSE, read_card
-    from universal_transformer.runs.folder import REPORT
 
     figures: Figures = {}
     if (run.folder / CARD).is_file():
         figures, license_id = read_card(run.folder).figures, license_id or LICENSE
         page = (run.folder / PAGE).read_text(encoding="utf-8").removeprefix(HEADER)
     else:
-        report = Report.load(run.folder / REPORT) if (run.folder / REPORT).is_file() else None
+        path = run.folder / _report_name(run)
+        report = Report.load(path) if path.is_file() else None
         figures, page = report.figures if report else {}, _page(run, report, name=name)
     if not figures:
         note(f"the card has no figures: ut evaluate {quoted(run.folder)} measures them")

@@ -107,6 +107,11 @@ class LabelledData(OwnFiles):
             weights = class_weights(self.class_weights, codec.target.labels, counts, what="label")
             both = zip(encoded.examples, classes_of, strict=True)
             encoded = replace(encoded, examples=[replace(example, weight=weights[label]) for example, label in both])
+        held = {row.second.strip() for row in encoded.held_out}
+        if held and not self.label_separator and (absent := [one for one in codec.target.labels if one not in held]):
+            such = f"{len(absent):,} of {len(codec.target.labels):,} labels are in none of its rows, such as"
+            note = f"validation: {such} {show(absent[0])}; --data.validation names a file of your own"
+            encoded = replace(encoded, notes=[*encoded.notes, note])
         once = [label for label, count in counts.items() if count == 1]
         if len(once) < MANY_ONCE or 4 * len(counts) < len(encoded.examples):
             return codec, encoded
