@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from universal_transformer.training.processes import started
+
 
 class StopRequest:
     """Whether a stop was requested: by a signal, and which, or by the deadline."""
@@ -42,7 +44,8 @@ def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
     def ask(number: int, _frame: FrameType | None) -> None:
         request.signal = signal.Signals(number).name
         with suppress(OSError, AttributeError):  # stderr is closed, or there is none
-            os.write(sys.stderr.fileno(), b"\nut: stopping and saving; a second signal stops without saving\n")
+            if started().first:
+                os.write(sys.stderr.fileno(), b"\nut: stopping and saving; a second signal stops without saving\n")
         for other in watched:
             signal.signal(other, previous[other])
 
