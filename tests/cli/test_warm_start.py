@@ -136,3 +136,14 @@ def test_rows_of_sentences_with_tags_go_by_token_and_by_tag(tmp_path):
         assert len(ours[side]) != len(theirs[side])
         rows = after[name][ours[side].index(known)], before[name][theirs[side].index(known)]
         torch.testing.assert_close(*rows, msg=name)
+
+
+def test_a_pretrained_model_is_no_run_to_continue(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--resume", "demo"]) == 2
+    remedy = "ut train --config demo --from demo --run NEW starts from its weights"
+    assert capsys.readouterr().err == f"ut: --resume demo: a pretrained model, and no run to continue; {remedy}\n"
+    assert main(["train", "--resume", "demos"]) == 2
+    assert capsys.readouterr().err == "ut: demos: no such run folder\n"
+    assert main(["train", "--config", "demos"]) == 2
+    assert "pretrained models: " in capsys.readouterr().err

@@ -14,9 +14,16 @@ from universal_transformer.cli.parser import OptionForm, Place, options_of
 from universal_transformer.cli.shared_options import File, Folder, OnData
 from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.files import quoted, show_path
-from universal_transformer.pretrained_models import find
+from universal_transformer.pretrained_models import find, is_pretrained
 from universal_transformer.runs.folder import CONFIG
-from universal_transformer.runs.opened import is_finished, load_data, open_run, read_config, with_found_files
+from universal_transformer.runs.opened import (
+    is_finished,
+    load_data,
+    open_run,
+    other_runs,
+    read_config,
+    with_found_files,
+)
 
 if TYPE_CHECKING:
     from universal_transformer.runs.trainer import TrainingResult
@@ -137,7 +144,8 @@ class Train(OnData):
     def _resume(self, accepted: Sequence[str]) -> int:
         from universal_transformer.cli.fields import override
 
-        folder = Path(self.resume)
+        folder, name = Path(self.resume), quoted(self.resume)
+        trained = f"a pretrained model, and no run to continue; ut train --config {name} --from {name} --run NEW"
         weights = "a run starts from other weights once, when it is new"
         word = next((word for word in self.fields[:1] if not word.startswith("-")), None)
         refuse(
@@ -147,6 +155,8 @@ class Train(OnData):
             (self.from_, f"--from and --resume: {weights}; leave --from out"),
             (self.dry_run, "--dry-run is for a new run: ut train RECIPE --dry-run"),
             (word, f"unexpected {word!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"),
+            (is_pretrained(find(folder)), f"--resume {name}: {trained} starts from its weights"),
+            (not folder.exists(), f"{show_path(folder)}: no such run folder{other_runs(folder)}"),
         )
         config = read_config(folder)
         if not self.fields and is_finished(folder):

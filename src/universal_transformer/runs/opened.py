@@ -52,7 +52,7 @@ def read_config(folder: Path) -> RunConfig:
     folder = find(folder)
     name = show_path(folder)
     there = (folder / CONFIG).is_file()
-    others = "" if there else _others(folder)
+    others = "" if there else other_runs(folder)
     refuse(
         (not folder.exists(), f"no such run folder{others}{known(folder)}"),
         (not folder.is_dir(), "a file; expected the folder of a run, which `ut train` makes"),
@@ -278,7 +278,7 @@ def is_finished(folder: Path) -> bool:
     return ending(folder) is not None
 
 
-def _others(folder: Path) -> str:
+def other_runs(folder: Path) -> str:
     """Return a hint that names the runs next to `folder`, or in ``runs``."""
     places = [folder, *folder.parent.glob("*"), *Path("runs").glob("*")]
     runs = sorted({path.as_posix() for path in places if os.path.isfile(path / CONFIG)})
