@@ -53,7 +53,10 @@ def page(lines: list[Line]) -> Iterator[str]:
     yield f"| {' | '.join(map(str, columns))} |"
     yield "|---" * len(columns) + "|"
     for line in lines:
-        taken = {found["num_supports"]: StepCounts(**found["steps"]) for found in line["steps_by_supports"]}
+        taken = {
+            found["num_supports"]: StepCounts(found["steps"]["side"], tuple(found["steps"]["counts"]))
+            for found in line["steps_by_supports"]
+        }
         for supports, group in groupby(line["attention"], key=lambda at: at["num_supports"]):
             if supports <= MOST_SUPPORTS:
                 found, steps = [*group], taken[supports]

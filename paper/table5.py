@@ -63,7 +63,7 @@ narrower, so that it has as many parameters."""
         grids=[
             Grid(
                 title=title.capitalize(),
-                models=models | titles(*(row.split("/")[1] for row in records)),
+                models={**models, **titles(*(row.split("/")[1] for row in records))},
                 columns={
                     problem: Column(run=problem, metrics=("character_accuracy", "sequence_accuracy"))
                     for problem in problems
