@@ -160,7 +160,7 @@ def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> SavedRun
     checkpoint, warnings = checkpoints.load_newest(folder / CHECKPOINTS)
     if checkpoint is None:
         lost = f"no checkpoint, and {show_path(folder / MODEL)} would be overwritten"
-        other = f"--from {quoted(folder)} --run NEW starts another run from its weights"
+        other = f"ut train --config {quoted(folder)} --from {quoted(folder)} --run NEW starts from its weights"
         refuse(((folder / MODEL).exists(), f"{show_path(folder / CHECKPOINTS)}: {lost}; {other}"))
         return None
     where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
