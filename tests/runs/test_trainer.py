@@ -277,7 +277,7 @@ def test_a_trained_model_without_its_checkpoints_is_not_trained_again(tmp_path):
     train(tiny.run_config(), tmp_path / "run", task=tiny.task(), quiet=True)
     shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
     before = (tmp_path / "run" / MODEL / "model.safetensors").read_bytes()
-    with pytest.raises(UserError, match=r"checkpoints: no checkpoint, and .*model would be overwritten; ut train .*--from .*run"):
+    with pytest.raises(UserError, match=r"no checkpoint, and .*model would be overwritten; ut train .*--from .*run"):
         train(tiny.run_config(max_updates=7), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
     assert (tmp_path / "run" / MODEL / "model.safetensors").read_bytes() == before
 
