@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 _FEW = "The recorded runs have {} updates, a few minutes of one core."
 _MINUTES = "The recorded runs have {} minutes of one core; the paper does not say how long it trained."
-_CURRICULUM = "A curriculum of lengths (the paper does not describe its own) for {} updates; without it 0.{}."
 
 BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
     "table1": {
@@ -48,7 +47,6 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "both ends 0.03 and 0.12. Rotary positions reverse 2,000 symbols.",
         "addition/ut": "20,000 updates; 0.664 of the characters of 40 digits are right, and 0.104 of 80. Rotary "
         "positions and the last digit first add numbers of 400 digits.",
-        "reverse/neural-gpu": _CURRICULUM.format("1,336", 101),
         "addition/neural-gpu": _FEW.format(800) + " They had no curriculum.",
     },
     "table5": {
