@@ -39,8 +39,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "copy/lstm": "20,000 updates; all of 40 symbols are right, and 0.16 of the characters of 400.",
         "reverse/lstm": "20,000 updates; all of 40 symbols are right, and 0.12 of the characters of 80.",
         "reverse/transformer": "20,000 updates; 0.997 of the characters of 40 symbols are right, and 0.018 of 80.",
-        "addition/ut-halting": "20,000 updates; 0.644 of the characters of 40 digits are right, and 0.099 of 80. Both sides "
-        "collapse.",
+        "addition/ut-halting": "20,000 updates; 0.644 of the characters of 40 digits are right, and 0.099 of 80. Both "
+        "sides collapse.",
         "addition/transformer": "20,000 updates; 0.674 of the characters of 40 digits are right, and 0.074 of 80.",
         "reverse/ut": "20,000 updates; 0.968 of the characters of 40 symbols are right, and 0.016 of 80. Counted from "
         "the end of the source, 0.98 and 0.96 of the characters of 400 symbols are right after 30,000 updates; from "
