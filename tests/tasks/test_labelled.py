@@ -63,7 +63,8 @@ def test_number_labels_of_json_lines(tmp_path):
 @pytest.mark.parametrize("field", ["validation", "test"])
 def test_an_unknown_label_is_named_with_those_allowed(tmp_path, field):
     other = write(tmp_path / "b.tsv", [*ROWS[:2], ("a text", "mixed")])
-    with pytest.raises(UserError, match=r"b\.tsv:3: unknown label 'mixed'; .* 'bad', 'good'$"):
+    remedy = "leave its example out, or train with an example of it"
+    with pytest.raises(UserError, match=rf"b\.tsv:3: unknown label 'mixed'; .* 'bad', 'good'; {remedy}$"):
         LabelledData(train=write(tmp_path / "a.tsv"), **{field: other}).load()
 
 
@@ -160,7 +161,7 @@ def test_classes_have_weights_in_the_loss_of_training_alone(tmp_path, choice, we
     assert float(loss.total) == pytest.approx(expected, rel=1e-5)
     assert float(plain.total) == pytest.approx(float(each.mean()), rel=1e-5)
     for wrong, message in (
-        ("maybe=2", "unknown label 'maybe'"),
+        ("maybe=2", "unknown label 'maybe'; those of the training file are 'no', 'yes'$"),
         ("yes=0", "'yes=0'; expected balanced, or LABEL=WEIGHT"),
     ):
         with pytest.raises(UserError, match=f"--data.class-weights: {message}"):

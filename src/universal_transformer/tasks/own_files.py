@@ -296,7 +296,7 @@ def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int],
         words, where = dict(part.rpartition("=")[::2] for part in choice.split(",")), "--data.class-weights"
         for label, weight in words.items():
             if label not in labels:
-                raise UserError(f"{where}: {unknown_name(label, labels, what=what)}")
+                raise UserError(f"{where}: {unknown_name(label, labels, what=what, remedy='')}")
             if not re.fullmatch(r"\d+(\.\d+)?", weight) or not float(weight):
                 raise UserError(
                     f"{where}: {show(f'{label}={weight}')}; expected balanced, or {what.upper()}=WEIGHT above 0"

@@ -180,7 +180,10 @@ def too_long(where: str, length: int, *, what: str, limit: int) -> str:
     return f"{where}: a {what} of {length} tokens; this run takes at most {limit} (--data.max-length of its training)"
 
 
-def unknown_name(name: str, known: Sequence[str], *, what: str, within: str = "") -> str:
+REMEDY = "; leave its example out, or train with an example of it"
+
+
+def unknown_name(name: str, known: Sequence[str], *, what: str, within: str = "", remedy: str = REMEDY) -> str:
     """The message for a label or tag that the training file has not."""
     listed = f"{', '.join(map(show, known[:20]))}{', …' * (len(known) > 20)}"
-    return f"unknown {what} {show(name)}{within}; those of the training file are {listed}"
+    return f"unknown {what} {show(name)}{within}; those of the training file are {listed}{remedy}"
