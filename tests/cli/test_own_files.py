@@ -326,7 +326,7 @@ def test_lines_that_json_makes_longer_are_held_out_and_read_again(tmp_path, caps
         (
             "text",
             ["--data.test", "{a}", "--data.group", "x"],
-            "--data.group: the data of this run, task text, have no such files",
+            "--data.group: the data of this run, task text, have no groups",
         ),
         ("pairs", ["--data.group", "3"], "--data.group '3': name the files with --data.test"),
         (

@@ -87,7 +87,21 @@ def test_rows_to_predict_may_lack_what_is_answered():
             {},
             r"--data\.separator names another separator, such as ';', or a line such as 'SOURCE",
         ),
-        ("a.tsv", "a\tb\n", {"columns": "source=1,target=3"}, r"a\.tsv:1: found 2 columns in .*; no column 3"),
+        ("a.tsv", "a\tb\n", {"columns": "source=1,target=3"}, r"a\.tsv:1: found the columns .*; no column 3"),
+        (
+            "a.tsv",
+            "a\tb\n",
+            {"columns": "source=0,target=1"},
+            r"a\.tsv:1: found the columns \['1', '2'\]; no column 0; --data\.columns chooses others$",
+        ),
+        ("a.csv", "x,y\na,b\n", {"columns": "source=x,target=3"}, r"columns \['x', 'y', '1', '2'\]; no column 3;"),
+        ("a.csv", "x,y\na,b\n", {"columns": "source=1,target=2", "group": "3"}, r"no column 3; --data\.group chooses"),
+        (
+            "a.jsonl",
+            '{"source": "a", "target": "b"}\n',
+            {"group": "level"},
+            r"\.jsonl:1: .*; --data\.group chooses other",
+        ),
         ("a.tsv", "x\ty\na\tb\n", {"columns": "source=x,target=z"}, r"a\.tsv:1: no column 'z' in \['x', 'y'\]"),
         ("a.tsv", "a\tb\n", {"columns": "source=1"}, r"--data\.columns 'source=1': expected all of source, target"),
         (

@@ -160,10 +160,14 @@ class Columns:
         if record.fault:
             raise record.fault
         fields = self._by_number(record.cells, where) if record.cells else record.fields
-        if not fields.keys() >= {*self.read}:
+        if missing := [place for place in self.read if place not in fields]:
+            option = "--data.group" if missing == [self.group] else "--data.columns"
+            if "1" in fields:
+                found = f"found the columns {show(sorted(fields, key=str.isdecimal))}; no column {missing[0]}"
+                raise UserError(f"{where}: {found}; {option} chooses others")
             expected = f"a JSON object with {' and '.join(map(json.dumps, self.read))}"
             found = f"found the keys {show(sorted(fields))}"
-            raise UserError(f"{where}: {found}; expected {expected}; --data.columns chooses other keys")
+            raise UserError(f"{where}: {found}; expected {expected}; {option} chooses other keys")
         group = (self._text(fields[self.group], self.group, where) or NO_GROUP) if self.group else ""
         (second,) = self.places[self.second] if self.second else ("",)
         other = self._second(fields[second], second, where) if second else ""
@@ -220,13 +224,12 @@ class Columns:
         return value
 
     def _by_number(self, cells: Sequence[str], where: str) -> dict[str, Any]:
-        """Return the columns of a row of a file that does not name them; UserError if they are too many or few."""
+        """Return the columns of a row of a file that does not name them; UserError if they are too many or few, unless
+        some are chosen.
+        """
         found = f"{len(cells)} column{'s' * (len(cells) != 1)} in {show(TAB.join(cells))}"
         if self.chosen:
-            fields = dict(_numbered(cells))
-            if missing := [place for place in self.read if place not in fields]:
-                raise UserError(f"{where}: found {found}; no column {missing[0]} (--data.columns, --data.group)")
-            return fields
+            return dict(_numbered(cells))
         rest: list[Any] = list(cells)
         fields = {}
         if self.group:

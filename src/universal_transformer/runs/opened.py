@@ -161,7 +161,11 @@ class OwnTests:
         given = {"test": self.files, "test_target": self.targets, "group": self.group}
         unknown = [f"--data.{name.replace('_', '-')}" for name, value in given.items() if value and name not in fields]
         refuse(
-            (unknown, f"{' and '.join(unknown)}: the data of this run, task {task_name(data)}, have no such files"),
+            (
+                unknown,
+                f"{' and '.join(unknown)}: the data of this run, task {task_name(data)}, have no "
+                + ("groups" if unknown == ["--data.group"] else "such files"),
+            ),
             (
                 self.targets and len(self.targets) != len(files),
                 f"--data.test-target: found {len(self.targets)} files; expected {len(files)}",
