@@ -59,3 +59,11 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
 )
 def test_another_search_or_split_has_a_report_of_its_own(arguments, name):
     assert parse(Evaluate, ["a", *arguments], name="evaluate").file_name(calibrated=False) == name
+
+
+def test_a_file_as_the_folder_of_reports_is_refused_before_the_evaluation(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("of the user")
+    assert main(["evaluate", "demo", "--report", str(tmp_path / "notes.txt")]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"ut: --report {tmp_path / 'notes.txt'}: this is a file; expected a folder\n"
+    assert not said.out

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from universal_transformer.cli.output import check_writable, is_first, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import Answering, File, GivenArguments, Name, Reporting, Scoring
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import LENGTH_PENALTY
@@ -69,8 +69,8 @@ class Evaluate(Scoring, Answering, Reporting):
         _check_record(self.record, folder)
         if self.predictions:
             check_writable("--predictions", self.predictions)
-        if self.report and Path(self.report).is_file():
-            raise UserError(f"--report {self.report}: this is a file; expected a folder")
+        at_file = self.report and Path(self.report).is_file()
+        refuse((at_file, f"--report {self.report}: this is a file; expected a folder"))
         run, task = open_with_task(
             folder,
             device=self.device,
