@@ -72,9 +72,14 @@ def naive_beam(table, *, beams, limit, length_penalty):
     for length in range(limit):
         longer = []
         for (total, prefix), scores in zip(running, table([prefix for _, prefix in running]), strict=True):
-            ended.append((penalised(total + scores[2], length + 1, length_penalty), prefix, True))
-            longer += [(total + scores[token], (*prefix, token)) for token in (3, 4, 5)]
-        running = sorted(longer, reverse=True)[:beams]
+            longer += [(total + scores[token], (*prefix, token)) for token in (2, 3, 4, 5)]
+        longer = sorted(longer, reverse=True)[: 2 * beams]
+        ended += [
+            (penalised(total, length + 1, length_penalty), prefix[:-1], True)
+            for total, prefix in longer
+            if prefix[-1] == 2
+        ]
+        running = [(total, prefix) for total, prefix in longer if prefix[-1] != 2][:beams]
     cut = [(penalised(total, limit, length_penalty), prefix, False) for total, prefix in running]
     return sorted(ended, reverse=True) + cut
 
@@ -149,6 +154,14 @@ def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
                 assert result.score == pytest.approx(float(scores.sum()))
                 assert result.source_steps == output.encoder.steps[0].tolist()
     assert different > 3
+
+
+def test_an_unlikely_end_is_no_answer_however_short():
+    model, rows, _ = model_and_rows("encoder_decoder", {})
+    with torch.no_grad():
+        model.target.bias[2] -= 5.0  # the least likely token at every place
+    for (best,) in beam_search(model, rows, DecodingOptions(beams=Beams(1, 0.0), max_new_tokens=4)):
+        assert (len(best.tokens), best.finished) == (4, False)
 
 
 def test_one_beam_without_penalty_is_never_worse_than_greedy():

@@ -73,11 +73,12 @@ def beam_search(
 ) -> list[list[Generated]]:
     """The ``num_results`` best sequences found for each row of ``source``, best first.
 
-    At every length the likeliest hypotheses that have not ended are continued, ``options.beams`` of them, and each of
-    them followed by the end token is a candidate for the results. A row is done when no running hypothesis can exceed
-    its results: the log-probability of a hypothesis never rises, so that its score is at most that log-probability over
-    the penalty of the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all
-    sequences that ended.
+    At every length the ``2 * beams`` likeliest continuations of a row are chosen, as in tensor2tensor. Those that end
+    are candidates for the results, and the first ``beams`` others are continued. So a hypothesis cannot end by a token
+    that the model holds for unlikely, which a small length penalty would prefer to many likely ones. A row is done when
+    no running hypothesis can exceed its results: the log-probability of a hypothesis never rises, so that its score is
+    at most that log-probability over the penalty of the greatest length. Sequences cut off at ``max_new_tokens`` (end
+    token included) follow all sequences that ended.
     ``source`` and the other options are as in :func:`~universal_transformer.decoding.sampling.generate`.
 
     Raises UserError for what ``generate`` refuses, and for ``num_results`` outside ``[1, beams]``.
@@ -103,7 +104,7 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
     rows, start = len(best), batch.log_probabilities
     running = Hypotheses(start.new_zeros(rows, 1), start.new_zeros(rows, 1, 0, 3, dtype=torch.float64))
     while True:
-        _add_ended(batch, running, best)
+        _add_ended(batch, running, best, beams=beams)
         running, parents, chosen = _extend(batch, running, beams=beams)
         totals, open_rows = running.log_probability.tolist(), []
         for place, row in enumerate(best):
@@ -122,15 +123,17 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
         batch.advance(chosen[index].flatten())
 
 
-def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSequences]) -> None:
-    """Add every running hypothesis, followed by the end token, to the results of its row if it is good enough."""
+def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSequences], *, beams: int) -> None:
+    """Add the ended ones of the ``2 * beams`` likeliest continuations to the results of their row, if good enough."""
     end_id = batch.model.config.vocabulary.end_id
     ending = batch.log_probabilities[:, end_id].view_as(running.log_probability)
-    totals, scores = (running.log_probability + ending).tolist(), ending.tolist()
-    steps = batch.steps.view_as(ending).tolist()
+    every = (running.log_probability.flatten().unsqueeze(1) + batch.log_probabilities).view(len(best), -1)
+    least = every.topk(min(2 * beams, every.shape[1]), dim=1).values[:, -1:]
+    totals, scores = running.log_probability + ending, ending.tolist()
+    likely, steps = (totals >= least).tolist(), batch.steps.view_as(ending).tolist()
     for place, row in enumerate(best):
-        for beam, total in enumerate(totals[place]):
-            if row.exceeds_worst(total, length=running.length + 1):
+        for beam, total in enumerate(totals[place].tolist()):
+            if likely[place][beam] and row.exceeds_worst(total, length=running.length + 1):
                 end = [float(end_id), scores[place][beam], steps[place][beam]]
                 row.add([*running.parts[place, beam].tolist(), end], finished=True)
 
