@@ -1,4 +1,4 @@
-"""Learning curves of the best run of each row: cross-entropy on validation by updates."""
+"""Learning curves of the best run of each row but those of single tasks: cross-entropy on validation by updates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"))
 
 
 def learning_curves(table: ResultTable, results: Sequence[Result]) -> Figure | None:
-    """Draw a panel for each first part of the names of rows, and in it a curve for each row; None without curves."""
-    runs = best_runs([one for one in results if one.curve])
+    """Draw a panel for each first part of the names of rows, with a curve for each row; None without curves."""
+    runs = best_runs([one for one in results if one.curve and one.row.count("/") == 1])
     panels = list(dict.fromkeys(one.row.split("/")[0] for one in runs))
     if not panels:
         return None

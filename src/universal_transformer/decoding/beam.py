@@ -35,9 +35,7 @@ class BestSequences:
         return log_probability / divisor > self.results[-1].penalised_score
 
     def add(self, parts: list[list[float]], *, finished: bool) -> None:
-        """Insert a sequence, and remove the worst one beyond ``num_results``; ``parts``: token, score and steps of each
-        token, its end included.
-        """
+        """Insert a sequence (token, score and steps of each token), and remove the worst beyond ``num_results``."""
         tokens, scores, steps = (list(part) for part in zip(*parts, strict=True))
         self.results.append(
             Generated(
@@ -73,12 +71,11 @@ def beam_search(
 ) -> list[list[Generated]]:
     """The ``num_results`` best sequences found for each row of ``source``, best first.
 
-    At every length the ``2 * beams`` likeliest continuations of a row are chosen, as in tensor2tensor. Those that end
-    are candidates for the results, and the first ``beams`` others are continued. So a hypothesis cannot end by a token
-    that the model holds for unlikely, which a small length penalty would prefer to many likely ones. A row is done when
-    no running hypothesis can exceed its results: the log-probability of a hypothesis never rises, so that its score is
-    at most that log-probability over the penalty of the greatest length. Sequences cut off at ``max_new_tokens`` (end
-    token included) follow all sequences that ended.
+    Of the ``2 * beams`` likeliest continuations of a row at a length, as in tensor2tensor, the ended are candidates
+    for the results, and the first ``beams`` others go on: no hypothesis ends by an unlikely token, which a small length
+    penalty would prefer. A row is done when no running hypothesis can exceed its results: the log-probability of a
+    hypothesis never rises, so that its score is at most that log-probability over the penalty of the greatest length.
+    Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
     ``source`` and the other options are as in :func:`~universal_transformer.decoding.sampling.generate`.
 
     Raises UserError for what ``generate`` refuses, and for ``num_results`` outside ``[1, beams]``.
