@@ -35,7 +35,7 @@ class BestSequences:
         return log_probability / divisor > self.results[-1].penalised_score
 
     def add(self, parts: list[list[float]], *, finished: bool) -> None:
-        """Insert a sequence (token, score and steps of each token), and remove the worst beyond ``num_results``."""
+        """Insert a sequence (token, score and steps of each, its end too); remove the worst beyond ``num_results``."""
         tokens, scores, steps = (list(part) for part in zip(*parts, strict=True))
         self.results.append(
             Generated(
@@ -71,8 +71,8 @@ def beam_search(
 ) -> list[list[Generated]]:
     """The ``num_results`` best sequences found for each row of ``source``, best first.
 
-    Of the ``2 * beams`` likeliest continuations of a row at a length, as in tensor2tensor, the ended are candidates
-    for the results, and the first ``beams`` others go on: no hypothesis ends by an unlikely token, which a small length
+    Of the ``2 * beams`` likeliest continuations of a row, as in tensor2tensor, those that ended are candidates for the
+    results, and the first ``beams`` others go on: no hypothesis ends by an unlikely token, which a small length
     penalty would prefer. A row is done when no running hypothesis can exceed its results: the log-probability of a
     hypothesis never rises, so that its score is at most that log-probability over the penalty of the greatest length.
     Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
