@@ -120,8 +120,9 @@ The list of runs says how many seeds ours are the best of. Where a model learns 
 task, the mean is given only if all {_NUM_TASKS} tasks were measured.
 Single tasks are trained with names exchanged (not in the paper), rotary positions and 6,000 updates. Tasks 16 and 17
 have learned positions, 16 has 12,000 updates, and 17 its own names and dropout 0.1. With 1,000 questions the rate is
-constant, the weights are a running mean, and training at a fixed depth ends when six validations, one in 500 updates,
-have brought no smaller error. Of the best runs with the cap of
+constant, the weights are a running mean, and training at a fixed depth ends when six validations have brought no
+smaller error; the recorded runs end after 2 minutes at the latest, and the list of runs has their updates.
+Of the best runs with the cap of
 the fixed depth, those of tasks 5 and 18 are older and have learned positions and their own names; those of 4 and 20
 have sinusoidal positions, one block a step, at most 6 steps, dropout 0.1 and 2 minutes. With twice the cap, that of
 task 16 is older: its own names, 6,000 updates.
