@@ -1,4 +1,4 @@
-"""``ut bench decode``: greedy generation of an encoder-decoder with a cache, compared with T5 of the same sizes."""
+"""``ut bench decode``: greedy and beam search of an encoder-decoder with a cache, compared with T5 of equal sizes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from benchmarks.peers import installed, t5
 from benchmarks.random_models import QUICK, BenchmarkSizes, without_end
 from benchmarks.result import Measurement, Settings
 from benchmarks.timing import Side, alternate, comparison, medians
-from universal_transformer.decoding import DecodingOptions, generate
+from universal_transformer.decoding import DecodingOptions, beam_search, generate
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.components import DepthConfig, VocabularyConfig
 from universal_transformer.models.model_config import ModelConfig
@@ -21,7 +21,7 @@ from universal_transformer.nn.block import Block
 from universal_transformer.nn.step_config import StepConfig
 
 SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
-VOCABULARY, NEW_TOKENS = 8000, 32
+VOCABULARY, NEW_TOKENS, BEAMS = 8000, 32, 4
 LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
 
@@ -81,8 +81,7 @@ def compare(
 ) -> list[Measurement]:
     """Compare generation with T5 and with its matrix products alone; every side encodes the source too."""
     model = endless(shape, vocabulary=vocabulary).to(dtype)
-    generator = torch.Generator().manual_seed(3)
-    source = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=generator)
+    source = sources(shape, vocabulary=vocabulary)
     sides: dict[str, Side] = {
         "ours": lambda: generate(model, source, DecodingOptions(max_new_tokens=tokens)),
         "products": products(model, batch=shape.batch, length=shape.length, tokens=tokens),
@@ -110,12 +109,41 @@ def compare(
     ]
 
 
+def compare_beams(shape: BenchmarkSizes, *, vocabulary: int, tokens: int, settings: Settings) -> list[Measurement]:
+    """Compare beam search with that of T5."""
+    if not installed("transformers"):
+        return []
+    model, source = endless(shape, vocabulary=vocabulary), sources(shape, vocabulary=vocabulary)
+    options = DecodingOptions(beams=BEAMS, max_new_tokens=tokens)
+    peer: Any = t5(shape, vocabulary=vocabulary)
+    sides: dict[str, Side] = {
+        "ours": lambda: beam_search(model, source, options),
+        "T5": partial(peer.generate, source, max_new_tokens=tokens, do_sample=False, num_beams=BEAMS),
+    }
+    return [
+        Measurement(
+            name=f"{shape}, {tokens} tokens, {BEAMS} beams",
+            dtype="float32",
+            shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens, "beams": BEAMS},
+            **comparison(alternate(sides, seconds=settings.seconds * 1.5, least=4), over="T5"),
+        )
+    ]
+
+
+def sources(shape: BenchmarkSizes, *, vocabulary: int) -> Tensor:
+    """Random tokens, the same in every call."""
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(3, vocabulary, (shape.batch, shape.length), generator=generator)
+
+
 def run(settings: Settings) -> list[Measurement]:
     """All comparisons of this case."""
     if settings.quick:
-        return compare(QUICK, vocabulary=20, tokens=3, dtype=torch.float32, settings=settings)
-    return [
+        greedy = compare(QUICK, vocabulary=20, tokens=3, dtype=torch.float32, settings=settings)
+        return greedy + compare_beams(QUICK, vocabulary=20, tokens=3, settings=settings)
+    greedy = [
         each
         for dtype in LEAST
         for each in compare(SHAPE, vocabulary=VOCABULARY, tokens=NEW_TOKENS, dtype=dtype, settings=settings)
     ]
+    return greedy + compare_beams(SHAPE, vocabulary=VOCABULARY, tokens=NEW_TOKENS, settings=settings)

@@ -88,12 +88,13 @@ def test_prompts_of_different_lengths_continue_as_each_does_alone(fields, side):
     assert together.lengths.tolist() == [length + 2 for length in lengths]
 
 
+@pytest.mark.parametrize("rows", [[2, 0, 0, 1, 2], [2, 0], [1, 1, 0]])
 @pytest.mark.parametrize("fields", HALF.values(), ids=HALF.keys())
 @torch.no_grad()
-def test_reordered_rows_continue_like_rows_that_were_in_this_order(fields):
+def test_reordered_rows_continue_like_rows_that_were_in_this_order(fields, rows):
     model, source = small(**fields), sources(3)
     tokens = shifted(model, torch.randint(2, 9, (3, LENGTH)))
-    index = torch.tensor([2, 0, 0, 1, 2])
+    index = torch.tensor(rows)
     state = model.start(source, capacity=LENGTH)
     model.target.advance(tokens[:, :3], state)
     state.reorder(index)

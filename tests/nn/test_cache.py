@@ -77,13 +77,11 @@ def test_a_forgetful_cache_would_be_noticed():
     assert (last[:, 0] - whole[:, 3]).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("rows", [[2, 2, 0], [1], [2, 0], [0, 1, 2, 2]])
 @torch.no_grad()
-def test_rows_may_be_reordered_and_repeated():
-    module, states = (
-        small_recurrence(decoder=True, halting=True),
-        torch.randn(3, 5, WIDTH, dtype=torch.float64),
-    )
-    index = torch.tensor([2, 2, 0])
+def test_rows_may_be_reordered_repeated_and_left_out(rows):
+    module = small_recurrence(decoder=True, halting=True)
+    states, index = torch.randn(3, 5, WIDTH, dtype=torch.float64), torch.tensor(rows)
     cache = cache_for(module, batch=3, capacity=5)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.reorder(index)

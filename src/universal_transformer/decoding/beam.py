@@ -101,8 +101,7 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
     rows, start = len(best), batch.log_probabilities
     running = Hypotheses(start.new_zeros(rows, 1), start.new_zeros(rows, 1, 0, 3, dtype=torch.float64))
     while True:
-        _add_ended(batch, running, best, beams=beams)
-        running, parents, chosen = _extend(batch, running, beams=beams)
+        running, parents, chosen = _extend(batch, running, best, beams=beams)
         totals, open_rows = running.log_probability.tolist(), []
         for place, row in enumerate(best):
             if running.length < row.limit:
@@ -120,34 +119,27 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
         batch.advance(chosen[index].flatten())
 
 
-def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSequences], *, beams: int) -> None:
-    """Add the ended ones of the ``2 * beams`` likeliest continuations to the results of their row, if good enough."""
-    end_id = batch.model.config.vocabulary.end_id
-    ending = batch.log_probabilities[:, end_id].view_as(running.log_probability)
-    every = (running.log_probability.flatten().unsqueeze(1) + batch.log_probabilities).view(len(best), -1)
-    least = every.topk(min(2 * beams, every.shape[1]), dim=1).values[:, -1:]
-    totals, scores = running.log_probability + ending, ending.tolist()
-    likely, steps = (totals >= least).tolist(), batch.steps.view_as(ending).tolist()
-    for place, row in enumerate(best):
-        for beam, total in enumerate(totals[place].tolist()):
-            if likely[place][beam] and row.exceeds_worst(total, length=running.length + 1):
-                end = [float(end_id), scores[place][beam], steps[place][beam]]
-                row.add([*running.parts[place, beam].tolist(), end], finished=True)
-
-
 def _extend(
-    batch: GenerationBatch, running: Hypotheses, *, beams: int
-) -> tuple[Hypotheses, Int[Tensor, "rows chosen"], Int[Tensor, "rows chosen"]]:
-    """The likeliest continuations that do not end, the row of the batch that each extends, and its new token."""
-    rows, width = running.log_probability.shape
-    going_on = batch.log_probabilities.clone()
-    going_on[:, batch.model.config.vocabulary.end_id] = float("-inf")
-    classes = going_on.shape[1]
-    totals = running.log_probability.unsqueeze(2) + going_on.view(rows, width, classes)
-    log_probability, flat = totals.flatten(1).topk(min(beams, width * classes), dim=1)
+    batch: GenerationBatch, running: Hypotheses, best: list[BestSequences], *, beams: int
+) -> tuple[Hypotheses, Int[Tensor, "rows beams"], Int[Tensor, "rows beams"]]:
+    """Add continuations that ended to ``best``; those that go on, the row of the batch that each extends, its token."""
+    end_id = batch.model.config.vocabulary.end_id
+    (rows, width), (_, classes) = running.log_probability.shape, batch.log_probabilities.shape
+    totals = (running.log_probability.view(-1, 1) + batch.log_probabilities).view(rows, -1)
+    likeliest, flat = totals.topk(min(2 * beams, width * classes), dim=1)
     beam, chosen = flat // classes, flat % classes
-    scores, steps = going_on.view(rows, -1).gather(1, flat), batch.steps.view(rows, width).gather(1, beam)
+    scores, steps = (
+        batch.log_probabilities.view(rows, -1).gather(1, flat),
+        batch.steps.view(rows, width).gather(1, beam),
+    )
     new = torch.stack((chosen.double(), scores.double(), steps.double()), dim=-1)
     before = running.parts.gather(1, beam[:, :, None, None].expand(-1, -1, running.length, 3))
-    first = torch.arange(rows, device=beam.device).unsqueeze(1) * width
-    return Hypotheses(log_probability, torch.cat((before, new.unsqueeze(2)), dim=2)), first + beam, chosen
+    parts, ended = torch.cat((before, new.unsqueeze(2)), dim=2), chosen == end_id
+    for place, candidate in ended.nonzero().tolist():
+        if best[place].exceeds_worst(likeliest[place, candidate].item(), length=running.length + 1):
+            best[place].add(parts[place, candidate].tolist(), finished=True)
+    # a hypothesis ends in one way only, so that at least as many go on as there are beams
+    going_on = ended.int().sort(dim=1, stable=True).indices[:, :beams]
+    index = torch.arange(rows, device=beam.device).unsqueeze(1)
+    running = Hypotheses(likeliest.masked_fill(ended, float("-inf")).gather(1, going_on), parts[index, going_on])
+    return running, (index * width + beam).gather(1, going_on), chosen.gather(1, going_on)

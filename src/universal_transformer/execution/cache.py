@@ -106,9 +106,27 @@ class KeyValueCache:
                 what=f"a cache of capacity {self.capacity} for {len(index)} sequences",
                 fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
             )
-        self.entries = self.entries[:, index]
+        self.entries = _moved(self.entries, index, stored=self.length)
         if self.inputs is not None:
-            self.inputs = self.inputs[:, index]
+            self.inputs = _moved(self.inputs, index, stored=self.length)
+
+
+def _moved(
+    entries: Float[Tensor, "slots batch capacity width"], index: Int[Tensor, "rows"], *, stored: int
+) -> Float[Tensor, "slots rows capacity width"]:
+    """Rows ``index`` of the ``stored`` positions, in the memory of the present ones where they are not more.
+
+    A slot begins at or before its present place, so that only slots that have moved already are overwritten.
+    """
+    slots, batch, *rest = entries.shape
+    rows = len(index)
+    if rows > batch:
+        return entries[:, index]
+    moved = entries.view(-1, *rest)[: slots * rows].view(slots, rows, *rest)
+    gathered = entries.new_empty(rows, stored, rest[1])  # one for all slots, because new memory takes time
+    for present, place in zip(entries, moved, strict=True):
+        place[:, :stored] = torch.index_select(present[:, :stored], 0, index, out=gathered)
+    return moved
 
 
 class CacheStore:
