@@ -37,12 +37,21 @@ METRICS: Mapping[str, Score] = {
 }
 """Every score that a table can show."""
 
-COMPARED = ("ut-halting", "ut", "transformer", "lstm")
+COMPARED = ("ut-halting", "ut", "transformer", "transformer-small", "lstm")
 """Models whose order the paper is about."""
 NOT_MEASURED = "not measured"
 _CHOICE = """\
 Of all runs of a row, ours is the best one on validation; test examples are not used for this choice. Where several
 seeds with its settings were run, mean ± standard deviation (n - 1) over them follows.\
+"""
+
+_EVERYWHERE = """\
+Rows but those of post-norm and as printed have the norms before the sub-layers. Sizes, rates and lengths of training \
+are others: `ut train RECIPE --help` shows them.\
+"""
+_ORDER = """\
+Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the
+list of runs has: an order as printed is no comparison of equal trainings.\
 """
 
 
@@ -55,13 +64,13 @@ def render(table: ResultTable, results: Sequence[Result]) -> str:
         lines += _order(grid, results)
     lines += notes.lines()
     if any(one.curve for one in results) or table.figure is not None:
-        lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", ""]
+        lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", "", "Older runs kept no curve.", ""]
     tried = BELOW_PRINT.get(table.name, {})
     if below := {name: tried[name] for row in below_print(table, results) for name in tried if _belongs(row, key=name)}:
         lines += ["## Below print, and what was tried", "", *(f"- {row}: {text}" for row, text in below.items()), ""]
-    if table.deviations:
+    if any(grid.printed for grid in table.grids):
         lines += ["## Where the protocol differs from the paper's", ""]
-        lines += [*(f"- {one}" for one in table.deviations), ""]
+        lines += [*(f"- {one}" for one in (_EVERYWHERE, *table.deviations)), ""]
     lines += _runs(results, headline=table.headline)
     if unknown := [one.row for one in results if one.row not in {*table.rows, *table.records}]:
         names = ", ".join(dict.fromkeys(unknown))
@@ -157,15 +166,21 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
         rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
     if {"as printed", "not as printed"}.isdisjoint(cell for row in rows for cell in row[1:]):
         return []
-    return [f"## {grid.title}: order of two models, by the first score", "", *_markdown(["pair", *grid.columns], rows)]
+    heading = f"## {grid.title}: order of two models, by the first score"
+    return [heading, "", *_ORDER.splitlines(), "", *_markdown(["pair", *grid.columns], rows)]
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
-    """Return the rows, as COLUMN/MODEL, with a first score that is worse than the printed one."""
+    """Return the rows, as COLUMN/MODEL, with a first score that is worse than the printed one.
+
+    A variant of the Universal Transformer that the paper does not print is compared with the paper's Universal
+    Transformer.
+    """
     found = dict[str, None]()
     for grid in table.grids:
-        for model, cells in grid.printed.items():
-            for column, cell in zip(grid.columns.values(), cells, strict=True):
+        for model in grid.models:
+            cells = grid.printed.get(model) or (grid.printed.get("ut", ()) if model.startswith("ut-") else ())
+            for column, cell in zip(grid.columns.values(), cells, strict=False):  # without cells nothing is compared
                 printed, ours = _first(cell), _first_of(model, results, column=column)
                 if printed is None or ours is None:
                     continue

@@ -106,7 +106,7 @@ narrower, so that it has as many parameters. Only the Neural GPU has a curriculu
         "The paper does not say how many examples it trained and tested on: ours are generated when needed, "
         "100,000 an epoch; 100 of each length are tested.",
         "Lengths of 1,000 and 2,000 are not in the paper, and only the row distance positions is tested on them.",
-        "Models have width 64, pre-norm (but for the rows post-norm and as printed) and 2 steps (4 for addition); "
+        "Models have width 64 and 2 steps (4 for addition); "
         "earlier runs of 800 updates had 4: the paper states no sizes.",
         "The paper does not describe the curriculum of its Neural GPU. Ours lets in batches that are a tenth longer "
         "each time that the mean cross-entropy of 20 updates is below 0.1 nats; runs of 800 updates had none.",

@@ -85,6 +85,12 @@ TABLE5 = _table(
     training="without a curriculum",
     models=_MODELS | titles("distance-positions"),
     longer=(*LONG_MODELS, "ut-convolution"),
+    deviations=[
+        "Runs of more than 1,500 updates have a constant rate and a running mean of the weights, and 32-bit floats.",
+        "The row distance positions has rotary coordinates, in attention to the source too. For reverse they count "
+        "from the end of the source too; for double the model has 4 steps, a convolution as transition, a sink in the "
+        "attention to the source, and 1,500 updates.",
+    ],
 )
 TABLE6 = _table(
     6,

@@ -46,6 +46,8 @@ Universal Transformer (equal compute); the small one has as many parameters.""",
             title="newstest 2014, trained on the stand-in",
             models=_NEWS,
             columns={"newstest 2014": Column(run="wmt-news", group="newstest2014", metrics=("bleu", "chrf"))},
+            printed={model: cells for model, cells in printed.TABLE7.items() if model in _NEWS},
+            source="paper, table 7, trained on WMT14",
         ),
         Grid(
             title="Multi30k",

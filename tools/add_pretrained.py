@@ -158,7 +158,7 @@ MODELS: dict[str, Description] = {
             "Words that are not in its stories are read as one unknown word; ut predict names them.",
             "Stories of more than 14 facts are longer than those of training, and more of their questions are answered "
             "wrongly.",
-            "It is trained for 8 minutes of one core: see the table.",
+            "It is trained for 16 minutes of one core: see the table.",
         ),
         data=GENERATED,
         licence=OURS,
