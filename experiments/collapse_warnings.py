@@ -17,6 +17,7 @@ them:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -107,7 +108,14 @@ def read_tables() -> Iterator[tuple[Result, float | None]]:
         for one in filter(lambda one: halts(one.settings), results):
             row = one.row.replace("-2x", "").replace("ut-halting", "ut").replace("/halting", "/fixed")
             twin = best.get((row, compared(one)))
-            yield one, None if twin is None else one.rank[0] / twin.rank[0] - 1
+            yield one, None if twin is None else worse_by(one.rank[0], over=twin.rank[0])
+
+
+def worse_by(own: float, *, over: float) -> float:
+    """By which share a score is worse than that of a twin; infinity over a twin without errors."""
+    if over:
+        return own / over - 1
+    return math.inf if own else 0.0
 
 
 def read_defaults() -> Iterator[SideOfRun]:
@@ -118,7 +126,7 @@ def read_defaults() -> Iterator[SideOfRun]:
     }
     for line in filter(lambda line: line["report"]["halting"], lines):
         twin = ranks.get((line["data"], line["variant"].replace("halting", "fixed")))
-        excess = None if twin is None else ranks[line["data"], line["variant"]] / twin - 1
+        excess = None if twin is None else worse_by(ranks[line["data"], line["variant"]], over=twin)
         for steps in line["report"]["totals"][0]["steps"]:
             counts = StepCounts(steps["side"], tuple(steps["counts"]))
             yield from_counts(f"defaults {line['data']}, {line['variant']}", counts, excess)
