@@ -17,7 +17,7 @@ from universal_transformer.typed import Positive
 CASES = {
     "halting": "how much time it saves to leave out halted positions, in inference and in training",
     "train": "fixed depth, forward and backward pass, compared with torch.nn, x-transformers and ALBERT",
-    "decode": "greedy decoding with a cache, compared with T5",
+    "decode": "greedy and beam search with a cache, compared with T5",
     "hugging_face": "decoding with halting by generate() of transformers: with our cache, with its own, and by ours",
     "continuous": "decoding with halting: depth-continuous generation, compared with rows that wait for each other",
     "sweep": "what halting saves against mean steps",

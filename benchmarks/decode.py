@@ -21,7 +21,9 @@ from universal_transformer.nn.block import Block
 from universal_transformer.nn.step_config import StepConfig
 
 SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
-VOCABULARY, NEW_TOKENS, BEAMS = 8000, 32, 4
+NARROW = BenchmarkSizes(width=128, heads=4, filter_width=512, batch=32, length=32, max_steps=6)
+VOCABULARY, NEW_TOKENS = 8000, 32
+BEAMS, BEAM_CASES = 4, ((SHAPE, NEW_TOKENS), (NARROW, NEW_TOKENS), (NARROW, 128))
 LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
 
@@ -146,4 +148,8 @@ def run(settings: Settings) -> list[Measurement]:
         for dtype in LEAST
         for each in compare(SHAPE, vocabulary=VOCABULARY, tokens=NEW_TOKENS, dtype=dtype, settings=settings)
     ]
-    return greedy + compare_beams(SHAPE, vocabulary=VOCABULARY, tokens=NEW_TOKENS, settings=settings)
+    return greedy + [
+        each
+        for shape, tokens in BEAM_CASES
+        for each in compare_beams(shape, vocabulary=VOCABULARY, tokens=tokens, settings=settings)
+    ]
