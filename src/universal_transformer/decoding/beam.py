@@ -122,23 +122,21 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
 def _extend(
     batch: GenerationBatch, running: Hypotheses, best: list[BestSequences], *, beams: int
 ) -> tuple[Hypotheses, Int[Tensor, "rows beams"], Int[Tensor, "rows beams"]]:
-    """Add continuations that ended to ``best``; those that go on, the row of the batch that each extends, its token."""
+    """The likeliest that go on, the row of the batch that each extends, its token; those that ended go to ``best``."""
     end_id = batch.model.config.vocabulary.end_id
     (rows, width), (_, classes) = running.log_probability.shape, batch.log_probabilities.shape
     totals = (running.log_probability.view(-1, 1) + batch.log_probabilities).view(rows, -1)
     likeliest, flat = totals.topk(min(2 * beams, width * classes), dim=1)
     beam, chosen = flat // classes, flat % classes
-    scores, steps = (
-        batch.log_probabilities.view(rows, -1).gather(1, flat),
-        batch.steps.view(rows, width).gather(1, beam),
-    )
+    scores = batch.log_probabilities.view(rows, -1).gather(1, flat)
+    steps = batch.steps.view(rows, width).gather(1, beam)
     new = torch.stack((chosen.double(), scores.double(), steps.double()), dim=-1)
     before = running.parts.gather(1, beam[:, :, None, None].expand(-1, -1, running.length, 3))
     parts, ended = torch.cat((before, new.unsqueeze(2)), dim=2), chosen == end_id
     for place, candidate in ended.nonzero().tolist():
         if best[place].exceeds_worst(likeliest[place, candidate].item(), length=running.length + 1):
             best[place].add(parts[place, candidate].tolist(), finished=True)
-    # a hypothesis ends in one way only, so that at least as many go on as there are beams
+    # a hypothesis ends in one way only: of 2 * beams candidates, at least as many go on as there are beams
     going_on = ended.int().sort(dim=1, stable=True).indices[:, :beams]
     index = torch.arange(rows, device=beam.device).unsqueeze(1)
     running = Hypotheses(likeliest.masked_fill(ended, float("-inf")).gather(1, going_on), parts[index, going_on])

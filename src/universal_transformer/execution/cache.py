@@ -118,12 +118,12 @@ def _moved(
 
     A slot begins at or before its present place, so that only slots that have moved already are overwritten.
     """
-    slots, batch, *rest = entries.shape
+    slots, batch, capacity, width = entries.shape
     rows = len(index)
     if rows > batch:
         return entries[:, index]
-    moved = entries.view(-1, *rest)[: slots * rows].view(slots, rows, *rest)
-    gathered = entries.new_empty(rows, stored, rest[1])  # one for all slots, because new memory takes time
+    moved = entries.view(-1, capacity, width)[: slots * rows].view(slots, rows, capacity, width)
+    gathered = entries.new_empty(rows, stored, width)  # one for all slots, because new memory takes time
     for present, place in zip(entries, moved, strict=True):
         place[:, :stored] = torch.index_select(present[:, :stored], 0, index, out=gathered)
     return moved
