@@ -50,7 +50,7 @@ Rows but those of post-norm and as printed have the norms before the sub-layers.
 are others: `ut train RECIPE --help` shows them.\
 """
 _ORDER = """\
-Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the
+Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
 list of runs has: an order as printed is no comparison of equal trainings.\
 """
 
@@ -167,7 +167,7 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     if {"as printed", "not as printed"}.isdisjoint(cell for row in rows for cell in row[1:]):
         return []
     heading = f"## {grid.title}: order of two models, by the first score"
-    return [heading, "", *_ORDER.splitlines(), "", *_markdown(["pair", *grid.columns], rows)]
+    return [heading, "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
