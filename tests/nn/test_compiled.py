@@ -7,6 +7,7 @@ from torch._dynamo.utils import counters
 from configs import config_of, with_fields
 from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop
+from universal_transformer.models.convolution import SeparableConvolution1d
 from universal_transformer.registry import build
 
 pytestmark = [
@@ -54,6 +55,35 @@ def test_compiled_is_eager_in_outputs_and_gradients(halting):
     # one program for all steps and lengths, halting or not
     assert counters["stats"]["unique_graphs"] == 1
     assert list(eager.state_dict()) == list(compiled.state_dict())
+
+
+@pytest.mark.parametrize("causal", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_convolution_is_compiled_once_for_all_lengths(causal):
+    torch._dynamo.reset()
+    counters.clear()
+    eager = SeparableConvolution1d(4, 6, kernel=5, causal=causal)
+    compiled = torch.compile(eager, dynamic=True)
+    for length in (7, 12, 3):
+        states, results = torch.randn(2, length, 4, requires_grad=True), []
+        for module in (eager, compiled):
+            output = module(states)
+            weights = [states, *eager.parameters()]
+            results.append((output, *torch.autograd.grad(output.logsumexp(-1).sum(), weights)))
+        for one, two in zip(*results, strict=True):
+            torch.testing.assert_close(one, two)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.slow
+def test_blocks_are_compiled_for_more_layers_than_torch_has_programs():
+    torch._dynamo.reset()
+    fields = {"architecture": "encoder_decoder", "num_classes": None, "tied": False, "max_steps": 9}
+    model = build(with_fields(SMALL, **fields)).eval()
+    source, target = padded(7), padded(5)
+    with torch.no_grad(), torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        expected = model(source, target).logits
+        model.compile_blocks()
+        torch.testing.assert_close(model(source, target).logits, expected)
 
 
 @pytest.mark.slow

@@ -73,7 +73,12 @@ class Pretrained(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def compile_blocks(self) -> None:
-        """Compile the shared block (and every other), the part that runs ``max_steps`` times."""
+        """Compile the shared block (and every other), the part that runs ``max_steps`` times.
+
+        torch makes a program for each way of calling a block: with and without padding and gradients, and at each
+        layer of untied weights. Beyond its limit, which is 8, calls would not be compiled.
+        """
+        torch.compiler.config.recompile_limit = max(64, torch.compiler.config.recompile_limit)
         for module in self.modules():
             if getattr(module, "repeats", False):
                 module.compile(dynamic=True)
