@@ -273,3 +273,25 @@ def test_a_model_that_reads_frames_takes_what_its_codec_reads():
     (found,) = model.generate(["a.wav"], max_new_tokens=4)
     assert found.tokens == model.generate([torch.from_numpy(frames)], max_new_tokens=4)[0].tokens
     assert found.text == str(found.tokens)
+
+
+@pytest.mark.parametrize("hooked", ["model", "model.target"])
+def test_generation_does_not_change_a_model_with_a_hook(hooked):
+    model = small(architecture="language_model").to(torch.float32)
+    {"model": model, "model.target": model.target}[hooked].register_forward_hook(lambda *_: None)
+    names = list(model.state_dict())
+    model.generate([[1, 3]], max_new_tokens=2)
+    assert model.target.packed_logits is None
+    assert list(model.state_dict()) == names
+
+
+def test_rows_are_reordered_where_gradients_are_computed():
+    model, tokens = small(), torch.tensor([[1, 3], [1, 4]])
+    found = []
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            state = model.start(torch.tensor([[3, 4], [5, 6]]), capacity=3)
+            model.target.advance(tokens, state)
+            state.reorder(torch.tensor([1, 0]))
+            found.append(model.target.advance(tokens[:, :1], state).detach())
+    torch.testing.assert_close(*found)

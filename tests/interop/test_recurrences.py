@@ -75,3 +75,18 @@ def test_a_recurrent_unit_over_positions_scores_and_does_not_generate():
     torch.testing.assert_close(made(SOURCE, LABELS).logits[:, :2], made(SOURCE, changed).logits[:, :2])
     with pytest.raises(UserError, match="reads more than its cache holds"):
         made.start(SOURCE, capacity=3)
+
+
+def test_a_unit_over_depth_between_plain_layers_with_convolutions_generates():
+    fields = {"transition": "separable_convolution", "plain_layers_before": 1, "step_coordinates": "none"}
+    made = small(**fields, **{"tensor2tensor.recurrence": "gru"})
+    labels = LABELS.clamp(min=3)
+    state, logits = made.start(SOURCE, capacity=labels.shape[1]), made(SOURCE, labels).logits
+    tokens = torch.cat([torch.full_like(labels[:, :1], made.config.start_id), labels[:, :-1]], dim=1)
+    torch.testing.assert_close(made.target.advance(tokens, state), logits)
+
+
+def test_attention_over_depth_names_its_largest_depth():
+    made = small(max_steps=2, **{"tensor2tensor.recurrence": "dwa"})
+    with pytest.raises(UserError, match="the depth embedding of dwa has 3 rows; run fewer steps"):
+        made(SOURCE, LABELS, max_steps=6)

@@ -15,7 +15,7 @@ from universal_transformer.interop.transformers import (
     UniversalTransformerForConditionalGeneration,
     UniversalTransformerModel,
 )
-from universal_transformer.interop.transformers.conversion import PAIRS, from_transformers, to_transformers
+from universal_transformer.interop.transformers.conversion import COUNTERPARTS, from_transformers, to_transformers
 from universal_transformer.rules import HALTING_RULES
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -32,6 +32,7 @@ MATRIX = {
     "shared heads": {**LM, "halting": True, "attention.key_value_heads": 1},
     "convolution": {**LM, "transition": "separable_convolution"},
     "classifier": {"architecture": "classifier", "halting": True, **CLASSES},
+    "labels": {"architecture": "classifier", "outputs.kind": "labels", **CLASSES},
     "last": {"architecture": "classifier", "pooling": "last", **CLASSES},
     "pointer": {"architecture": "classifier", "pooling": "pointer", "num_classes": 9},
     "two texts": {"architecture": "classifier", "inputs.segments": 2, **CLASSES},
@@ -116,7 +117,7 @@ def test_weights_and_configuration_come_back_bit_for_bit(name, tmp_path):
         assert torch.equal(tensors[tensor], value), tensor
 
 
-@pytest.mark.parametrize("architecture", PAIRS)
+@pytest.mark.parametrize("architecture", COUNTERPARTS)
 def test_the_sides_alone_can_be_loaded(architecture, tmp_path):
     fields = CLASSES if architecture in ("classifier", "tagger") else {}
     model = to_transformers(small(architecture=architecture, **fields))
@@ -244,3 +245,8 @@ def test_layers_that_are_no_whole_steps_are_refused():
     config = UniversalTransformerConfig(components={"step": {"blocks": 2}}, num_slots=5)
     with pytest.raises(UserError, match="num_hidden_layers=5: a multiple of the blocks of a step, 2"):
         config.model_config()
+
+
+def test_gradients_are_not_checkpointed_where_a_step_reads_the_step_before():
+    with pytest.raises(UserError, match="gradient checkpointing"):
+        to_transformers(small(**{"step.residual": "previous"})).gradient_checkpointing_enable()

@@ -84,7 +84,8 @@ def prepared(model: Model) -> Model:
     if not isinstance(model.target, TargetSide) or any(isinstance(part, PackedLinear) for part in model.modules()):
         return model
     copy = packed(model)
-    copy.target.pack_logits()
+    if copy.target is not model.target:  # a hooked module is no copy
+        copy.target.pack_logits()
     return copy
 
 

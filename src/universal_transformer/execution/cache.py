@@ -106,9 +106,9 @@ class KeyValueCache:
                 what=f"a cache of capacity {self.capacity} for {len(index)} sequences",
                 fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
             )
-        self.entries = _moved(self.entries, index, stored=self.length)
+        self.entries = _moved(self.entries.detach(), index, stored=self.length)
         if self.inputs is not None:
-            self.inputs = _moved(self.inputs, index, stored=self.length)
+            self.inputs = _moved(self.inputs.detach(), index, stored=self.length)
 
 
 def _moved(

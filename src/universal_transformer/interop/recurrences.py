@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Padding, States, Tensor
+from universal_transformer.errors import refuse
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
 
 Memory = tuple[States, ...]
@@ -152,6 +153,8 @@ class DepthwiseAttention(Carry):
             return torch.zeros_like(states)
         slots = torch.stack(read)
         if self.depth is not None:
+            most = len(self.depth)
+            refuse((len(read) > most, f"max_steps: the depth embedding of dwa has {most} rows; run fewer steps"))
             slots = slots + self.width**0.5 * self.depth[: len(read), None, None]
         mixed: States = (slots * self.dense(slots).softmax(-1)).sum(0)
         return mixed

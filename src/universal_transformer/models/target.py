@@ -139,13 +139,14 @@ class DecoderSide(OutputSide):
         like = next(self.parameters()).detach()
         depth = call.depth.of(self.recurrence, head=self.head)
         block = self.recurrence.blocks[0]
+        pointwise = all(getattr(each.transition, "pointwise", False) for each in self.recurrence.layers)
         cache = KeyValueCache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,
             num_heads=block.attention.key_heads,
             capacity=capacity,
             width=block.attention.key_width,
-            convolution=0 if getattr(block.transition, "pointwise", False) else self.config.sizes.width,
+            convolution=0 if pointwise else self.config.sizes.width,
             like=like,
         )
         source = self.project(encoded)

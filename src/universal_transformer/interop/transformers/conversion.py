@@ -17,15 +17,15 @@ from universal_transformer.interop.transformers.task_models import (
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.pretrained import check_shapes
-from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel, Tagger
+from universal_transformer.registry import build
 
-PAIRS: dict[str, tuple[type[Model], type[ModelForTask]]] = {
-    "language_model": (LanguageModel, UniversalTransformerForCausalLM),
-    "encoder_decoder": (EncoderDecoder, UniversalTransformerForConditionalGeneration),
-    "classifier": (Classifier, UniversalTransformerForSequenceClassification),
-    "tagger": (Tagger, UniversalTransformerForTokenClassification),
+COUNTERPARTS: dict[str, type[ModelForTask]] = {
+    "language_model": UniversalTransformerForCausalLM,
+    "encoder_decoder": UniversalTransformerForConditionalGeneration,
+    "classifier": UniversalTransformerForSequenceClassification,
+    "tagger": UniversalTransformerForTokenClassification,
 }
-"""Architecture -> our class, and that of transformers."""
+"""Architecture -> the class of transformers."""
 PREFIXES = {
     "source.": "model.encoder.side.",
     "target.output.": "lm_head.",
@@ -42,7 +42,7 @@ def to_transformers(model: Model, **fields: Any) -> ModelForTask:
     UserError for a model that reads or writes no tokens, or is no Universal Transformer.
     """
     config = UniversalTransformerConfig.of(model.config, **fields)
-    made = PAIRS[model.config.architecture][1](config).to(next(model.parameters()).dtype)
+    made = COUNTERPARTS[model.config.architecture](config).to(next(model.parameters()).dtype)
     if model.config.decodes:
         _choose_generation(made.generation_config, model.config)
     _fill(made, {_renamed(name): value for name, value in model.tensors().items()})
@@ -51,7 +51,7 @@ def to_transformers(model: Model, **fields: Any) -> ModelForTask:
 
 def from_transformers(model: ModelForTask) -> Model:
     """The same model as one of this library."""
-    made = PAIRS[model.architecture][0](model.config.model_config(model.architecture)).to(model.dtype)
+    made = build(model.config.model_config(model.architecture)).to(model.dtype)
     tensors = model.state_dict()
     places = {name: _renamed(name) for name in made.tensors()}
     _fill(made, {name: tensors[place] for name, place in places.items()})

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.interop.transformers.conversion import PAIRS, from_transformers, to_transformers
+from universal_transformer.interop.transformers.conversion import COUNTERPARTS, from_transformers, to_transformers
 from universal_transformer.models.model import Model
 
 TARGET = "target_tokenizer"
@@ -43,7 +43,7 @@ def write_folder(folder: Path, model: Model, what: Exchanged) -> str:
     for place, side in ((folder, what.source), (folder / TARGET, what.target)):
         if side is not None:
             fast_tokenizer(*side, padding_side="left" if model.source is None else "right").save_pretrained(place)
-    read = from_transformers(PAIRS[model.config.architecture][1].from_pretrained(folder, dtype=made.dtype))
+    read = from_transformers(COUNTERPARTS[model.config.architecture].from_pretrained(folder, dtype=made.dtype))
     equal = all(torch.equal(value, read.tensors()[name]) for name, value in model.tensors().items())
     assert equal, "the weights in the folder are those of the model"
     assert read.config == model.config, "the configuration in the folder is that of the model"

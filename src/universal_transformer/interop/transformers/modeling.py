@@ -17,7 +17,7 @@ from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import can_return_tuple
 
 from universal_transformer.axes import Int, Padding, PerPosition, States, Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.interop.transformers.depth_cache import DepthCache, SlotsOfCache
 from universal_transformer.interop.transformers.shared_config import UniversalTransformerConfig
 from universal_transformer.models.components import Architecture
@@ -175,6 +175,8 @@ class UniversalTransformerPreTrainedModel(PreTrainedModel):
         del options
         for module in self.modules():
             if isinstance(module, Recurrence):
+                again = 'step.residual="previous" reads the step before, and is not computed again'
+                refuse((enable and module.residual == "previous", f"gradient checkpointing: {again}"))
                 module.checkpointed = enable
 
     @property

@@ -99,6 +99,8 @@ class UniversalTransformerConfig(PreTrainedConfig):
         UserError for a model that transformers cannot hold.
         """
         check_supported(config)
+        if config.writes == "labels":
+            fields = {"problem_type": "multi_label_classification"} | fields
         return cls(components=config.to_dict(), architecture=config.architecture, **fields)
 
     def model_config(self, architecture: Architecture | None = None) -> ModelConfig:
