@@ -145,6 +145,11 @@ def test_the_same_from_a_file_and_as_json(stories, typed, tmp_path, capsys):
         assert one["words"] == one["tokens"]
         assert all(1 <= word["steps"] <= 3 for word in one["words"])
     assert [word["text"] for word in found[0]["words"]] == ["clara went to the attic", "where is clara"]
+    typed(QUESTIONS.encode())
+    assert main(["predict", str(stories), "--format=tsv"]) == 0
+    asked, answers = zip(*(line.split("\t") for line in capsys.readouterr().out.splitlines()), strict=True)
+    assert list(answers) == texts
+    assert asked[0] == "1 clara went to the attic 2 where is clara?"
 
 
 def test_a_story_that_cannot_be_read_gives_no_results(stories, typed, capsys):

@@ -64,3 +64,15 @@ def test_a_metric_that_does_not_fit_is_one_line(model, metric, said, tmp_path, m
     assert len(shown) == 1
     assert said in shown[0]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_metric_that_needs_another_baseline_or_other_targets(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.tsv").write_text("".join(f"{'red' if n % 3 else 'blue'} {n}\t{'ab'[n % 2]}\n" for n in range(60)))
+    tiny = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "1", "--minutes", "None"]
+    tiny += ["--max-updates", "2", "--quiet", "--data.train", "own.tsv", "--tokenizer", "word"]
+    assert main(["train", "labelled", *tiny, "--run", "labels"]) == 0
+    assert main(["evaluate", "labels", "--metric", "accuracy"]) == 0
+    assert main(["train", "pairs", *tiny, "--run", "pairs"]) == 0
+    assert main(["evaluate", "pairs", "--metric", "brackets"]) == 2
+    assert "ut: metric brackets: the target 'b' is no tree of its" in capsys.readouterr().err.replace("'a'", "'b'")

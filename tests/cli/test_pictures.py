@@ -151,6 +151,8 @@ def test_pictures_of_a_user_are_trained_on_and_scored_again(tmp_path, capsys):
     assert main(run) == 0
     assert main(["evaluate", "run", "--data.test", str(captions)]) == 0
     assert "12 examples" in capsys.readouterr().out
+    assert main(["predict", "run", str(captions)]) == 0  # pictures beside the file, not in the current folder
+    assert len(capsys.readouterr().out.splitlines()) == 12
     (tmp_path / "own" / "5.png").unlink()
     assert main(["evaluate", "run", "--data.test", str(captions)]) == 2
     assert "captions.tsv:6: " in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import pytest
 
 from universal_transformer.data.columns import Columns
-from universal_transformer.data.text_table import read_table
+from universal_transformer.data.text_table import read_table, table_rows
 from universal_transformer.errors import UserError
 from universal_transformer.files import Line
 from universal_transformer.tasks import LabelledData, PairsData, TextData
@@ -157,3 +157,35 @@ def test_a_language_model_reads_one_column(tmp_path, name):
     )
     assert list(found.train) == list(expected.train)
     assert found.held_out == expected.held_out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.csv", "id,text\n7,red\n8,blue\n", ["red", "blue"]),
+        ("a.tsv", "id\ttext\n7\tred\n", ["red"]),
+        ("a.csv", "text\nred\n", ["red"]),
+        ("a.txt", "text\nred\n", ["text", "red"]),
+    ],
+)
+@pytest.mark.parametrize("chosen", ["", "text=text,label=label"])
+def test_a_file_of_inputs_may_name_its_columns_without_the_answer(name, text, found, chosen):
+    lines = [Line(number, line) for number, line in enumerate(text.splitlines(), start=1)]
+    columns = Columns("text", "label", chosen=chosen)
+    if not (chosen and name == "a.txt"):  # there a single name is that of the chosen column
+        assert [line.text for line in input_lines(lines, columns, name=name)] == found
+
+
+def test_the_name_of_the_only_column_of_csv_is_no_row(tmp_path):
+    for name, rows in {"a.csv": ["red"], "a.txt": ["text", "red"]}.items():
+        (tmp_path / name).write_text("text\nred\n")
+        assert [row.first for row in table_rows(tmp_path / name, Columns("text"))] == rows
+
+
+def test_texts_of_json_have_one_line_and_words_one_blank_between_them(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one\\ntwo", "label": "a\\nb"}\n')
+    (row,) = read_table(tmp_path / "a.jsonl", Columns("text", "label")).rows
+    assert (row.first, row.second) == ("one two", "a b")
+    (tmp_path / "b.jsonl").write_text('{"tokens": " the  dog", "tags": "D\u00a0 N"}\n')
+    (row,) = read_table(tmp_path / "b.jsonl", Columns("tokens", "tags", words=True)).rows
+    assert (row.first, row.second) == ("the dog", "D N")

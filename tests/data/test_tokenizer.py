@@ -176,10 +176,10 @@ def test_sizes_and_special_ids(kind):
     assert all(tokenizer.label(index) for index in range(len(tokenizer)))
 
 
-@pytest.mark.parametrize("call", ["encode", "spans", "unknown"])
+@pytest.mark.parametrize("call", ["encode", "spans", "unknown", "encode_many"])
 def test_half_a_surrogate_is_a_user_error(call):
     with pytest.raises(UserError, match="surrogate"):
-        getattr(TOKENIZERS["bpe"], call)("\ud800")
+        getattr(TOKENIZERS["bpe"], call)(["a", "\ud800"] if call == "encode_many" else "\ud800")
 
 
 def put(*path):

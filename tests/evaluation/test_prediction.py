@@ -211,3 +211,9 @@ def test_lines_are_written_until_there_are_enough(text_task, monkeypatch, kind):
 def test_lines_are_those_of_a_language_model(pairs):
     with pytest.raises(UserError, match="lines=2: this model writes one answer"):
         list(predict(model_for(pairs), pairs.codec, pairs.train[:1], options=DecodingOptions(lines=2)))
+
+
+def test_lines_and_beams_exclude_each_other(pairs):
+    options = DecodingOptions(lines=2, beams=3)
+    with pytest.raises(UserError, match="lines=2 and beams=3: choose one"):
+        list(predict(model_for(pairs), pairs.codec, pairs.train[:1], options=options))

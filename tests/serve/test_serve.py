@@ -217,6 +217,10 @@ def test_the_depth_of_the_server_holds_and_a_calibrated_one_is_for_greedy_answer
         for answer in (server.complete(prompt="a", temperature=1.0), server.predict("a", temperature=1.0)):
             assert answer.status == 400
             assert "calibrated for greedy answers" in answer.message
+        deep, shallow = (server.predict("the red", beams=beams, max_new_tokens=3) for beams in (2, None))
+        steps = [answer.json["predictions"][0]["tokens"][-1]["steps"] for answer in (deep, shallow)]
+        assert steps[0] > steps[1] == 2
+        assert server.predict("the red", temperature=1.0, max_steps=2).status == 200
 
 
 def test_a_model_whose_rows_cannot_part_predicts_alone():

@@ -129,7 +129,7 @@ LEFT_OUT = "halted positions are left out where this saves time"
     ],
 )
 def test_it_says_whether_halted_positions_are_left_out_or_why_not(fields, lines):
-    assert halted_positions(build_on_meta(config_of(**SIZES, **fields))) == lines
+    assert halted_positions(build_on_meta(config_of(**SIZES, **fields)), RECIPES["copy"]().training) == lines
 
 
 @pytest.fixture
@@ -139,10 +139,33 @@ def unmeasured(monkeypatch):
 
 
 @pytest.mark.usefixtures("unmeasured")
-def test_a_dry_run_prints_what_happens_to_halted_positions(capsys):
-    fields = ["--train-stories", "200", "--halting.state", "evolving"]
-    assert main(["train", "stories", "--dry-run", *fields]) == 0
-    assert "halting     encoder: halted positions are computed: halted" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (["--halting.state", "evolving"], "halted"),
+        (["--halting.rule", "ponder"], "in training with the rule ponder all positions make all steps"),
+        (["--halting.side", "encoder", "--training.step-loss", "mean"], "the loss reads the states"),
+    ],
+)
+def test_a_dry_run_prints_what_happens_to_halted_positions(fields, reason, capsys):
+    assert main(["train", "stories", "--dry-run", "--train-stories", "200", *fields]) == 0
+    assert f"halting     encoder: halted positions are computed: {reason}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_the_passes_of_an_update_are_measured_and_its_running_mean_is_counted(monkeypatch):
+    sizes, collate = [], dry_run.collate
+    monkeypatch.setattr(dry_run, "collate", lambda rows, **given: (sizes.append(len(rows)), collate(rows, **given))[1])
+    config = replaced(RECIPES["stories"](), {"data.train_stories": 100, "training.accumulate": 4})
+    task = config.data.load()
+    config = dataclasses.replace(config, model=task.configure(config.model))
+    model = build(config.model)
+    updates = dry_run.MeasuredUpdates(model, task.train, training=config.training, device=torch.device("cpu"))
+    updates._backward(list(range(10)))
+    assert sizes == [3, 3, 2, 2]
+    mean = estimate(config, task)
+    none = dataclasses.replace(mean, config=replaced(config, {"training.ema_decay": None}))
+    assert mean._bytes(COST) >= none._bytes(COST) + 4 * mean.parameters
 
 
 @pytest.mark.parametrize("fields", [["--training.step-loss", "mean"], ["--training.depth", "random"]])

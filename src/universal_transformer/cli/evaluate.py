@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
     from universal_transformer.evaluation.scores import ScoreSums
+    from universal_transformer.evaluation.trivial import TrivialBaseline
     from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task
 
@@ -80,11 +81,14 @@ class Evaluate(Scoring, Answering, Reporting):
             halting_execution=self.halting_execution,
         )
         run = dataclasses.replace(run, other_reports=self.report)
+        from universal_transformer.evaluation.metrics import metric_of
+
+        statistics = metric_of(task).statistics
         if self.metric:
             task = dataclasses.replace(task, metric=self.metric)
         answers: Answers | None = {} if self.predictions else None
         with sharing_positions(run):
-            report, name = evaluate_run(run, task, self, answers=answers)
+            report, name = evaluate_run(run, task, self, answers=answers, statistics=statistics)
         if not is_first():
             return 0
         show_result(report, as_json=self.json)
@@ -129,14 +133,25 @@ class Evaluate(Scoring, Answering, Reporting):
         return "-".join(["report", *parts]) + ".json"
 
 
-def evaluate_run(run: Run, task: Task, options: Evaluate, *, answers: Answers | None = None) -> tuple[Report, str]:
-    """Evaluate as ``ut evaluate RUN`` does; return the report and its name, and add what was answered to `answers`."""
+def evaluate_run(
+    run: Run,
+    task: Task,
+    options: Evaluate,
+    *,
+    answers: Answers | None = None,
+    statistics: type[TrivialBaseline] | None = None,
+) -> tuple[Report, str]:
+    """Evaluate as ``ut evaluate RUN`` does; return the report and its name, and add what was answered to `answers`.
+
+    ``statistics``: those of the run's baseline (None: those of the metric). A metric that needs others has no baseline.
+    """
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import Scored, Selection, evaluate
     from universal_transformer.evaluation.metrics import metric_of
 
     baseline, metric = run.folder / BASELINE, metric_of(task)  # a pretrained model has no baseline
     metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
+    known = statistics in (None, metric.statistics)
     inference, note = options.inference(run)
 
     def watch(scored: Scored) -> None:
@@ -152,7 +167,7 @@ def evaluate_run(run: Run, task: Task, options: Evaluate, *, answers: Answers | 
             Selection(options.split, options.limit),
             options=inference,
             batch_tokens=options.batch_tokens,
-            baseline=metric.statistics.load(baseline, run.model.config) if baseline.exists() else None,
+            baseline=metric.statistics.load(baseline, run.model.config) if known and baseline.exists() else None,
             watch=watch,
         )
     if options.attention:

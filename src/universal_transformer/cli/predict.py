@@ -322,7 +322,7 @@ def _lines(run: Run, file: str | None) -> Iterator[Input]:
     codec, name, suffixes = run.codec, "standard input" if file is None else file, run.codec.source.suffixes
     if codec.source.several_lines:  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
-        yield from [Input(example=example) for example in codec.read(whole, name=name)]
+        yield from [_of_example(codec, example) for example in codec.read(whole, name=name)]
         return
     lines = try_stream(sys.stdin.buffer, name) if file is None else try_lines(file)
     inputs = getattr(run.config.data, "inputs", None)  # tasks on files of users have it
@@ -339,9 +339,14 @@ def _texts(run: Run, texts: Sequence[str]) -> Iterator[Input]:
     for number, text in enumerate(texts, start=1):
         if run.codec.source.several_lines:
             lines = enumerate(text.split("\n"), start=1)
-            yield from [Input(example=example) for example in run.codec.read(lines, name=f"text {number}")]
+            yield from [_of_example(run.codec, example) for example in run.codec.read(lines, name=f"text {number}")]
         else:
             yield _input(run.codec, Line(number, one_line(text)), name="text")
+
+
+def _of_example(codec: Codec[Any, Any], example: Example) -> Input:
+    """Return an input of several lines, written as one."""
+    return Input(one_line(codec.source.input_text(example.source)), example)
 
 
 def _input(codec: Codec[Any, Any], line: Line, *, name: str) -> Input:

@@ -8,8 +8,8 @@ file            a row
 any other       columns with tabs between them, or with another separator; quotes are a part of the text
 =============== =======================================================================================================
 
-A first line with the names of the columns is no row. Without it, a row has the columns of its task in their order, or
-those whose numbers are chosen.
+A first line with the names of the columns is no row; one name alone is such a line in ``.csv``. Without it, a row has
+the columns of its task in their order, or those whose numbers are chosen.
 """
 
 from __future__ import annotations
@@ -218,10 +218,10 @@ class Columns:
             value = " ".join("_".join(word.split()) for word in value)
         if not isinstance(value, str):
             raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
-        if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
+        broken = any("\ud800" <= letter <= "\udfff" for letter in value)
+        refuse((broken, "half of a surrogate pair; expected whole characters"), at=f'{where}: "{column}"')
         refuse_separator(value, where)
-        return value
+        return " ".join(value.split()) if self.words else one_line(value) if self.second else value
 
     def _by_number(self, cells: Sequence[str], where: str) -> dict[str, Any]:
         """Return the columns of a row of a file that does not name them; UserError if they are too many or few, unless
@@ -268,14 +268,15 @@ class Columns:
         return [*cells, rest.removesuffix(after)]
 
 
-def records(lines: Lines, columns: Columns, *, name: str) -> Iterator[Record]:
-    """Yield the rows of the file `name`, without the line that names the columns."""
+def records(lines: Lines, columns: Columns, *, name: str, inputs: bool = False) -> Iterator[Record]:
+    """Yield the rows of the file `name`, without the line that names the columns; of `inputs` it names the first."""
     header: list[str] = []
     form, first = IN_BRACES.findall(columns.separator), True
     for record in _cut(columns, lines, name=name):
         cells, where = record.cells, f"{name}:{record.number}"
         if first and cells and not form:
-            header, first = _header(columns, cells, where), False
+            header = _header(columns, cells, where, inputs=inputs, alone=ending(name) == CSV)
+            first = False
             if header:
                 continue
         if header and cells and len(header) != len(cells):
@@ -291,13 +292,15 @@ def records(lines: Lines, columns: Columns, *, name: str) -> Iterator[Record]:
             yield record
 
 
-def _header(columns: Columns, cells: Sequence[str], where: str) -> list[str]:
-    """Return the names of the columns, if they are the first line."""
+def _header(columns: Columns, cells: Sequence[str], where: str, *, inputs: bool, alone: bool) -> list[str]:
+    """Return the names of the columns, if they are the first line; ``alone``: also where it is one name."""
     found = [cell.strip() for cell in cells]
     if not columns.chosen:
         known = [name.lower() if name.lower() in columns.names else name for name in found]
-        return known if len(known) > 1 and {*known} >= {*columns.names} else []
-    named = [place for place in columns.read if not place.isdecimal()]
+        needed = {columns.first} if inputs else {*columns.names}
+        return known if (alone or len(known) > 1) and {*known} >= needed else []
+    read = columns.places[columns.first] if inputs else columns.read
+    named = [place for place in read if not place.isdecimal()]
     if len(found) == 1 and found[0] not in named:  # a file of the first column alone
         return []
     if missing := [place for place in named if place not in found]:

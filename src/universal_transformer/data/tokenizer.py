@@ -176,7 +176,10 @@ class Tokenizer:
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each of `texts`, on all cores."""
-        return [encoding.ids for encoding in self._library.encode_batch(list(texts), add_special_tokens=False)]
+        try:
+            return [encoding.ids for encoding in self._library.encode_batch(list(texts), add_special_tokens=False)]
+        except TypeError:  # one at a time, to name the one that is not Unicode
+            return [*map(self.encode, texts)]
 
     def encode_lines(self, lines: Sequence[str]) -> NDArray[np.int32]:
         """Return the ids of lines, which have no line feed, as one array with the end id after each of them."""

@@ -95,6 +95,7 @@ class DecodingOptions:
                 limited and not config.decodes,
                 f"{given}: a {config.architecture} writes no text; leave it out",
             ),
+            (self.lines > 1 and self.num_beams > 1, f"lines={self.lines} and beams={self.num_beams}: choose one"),
             (self.lines > 1 and config.reads, f"lines={self.lines}: this model writes one answer; leave it out"),
             (limited and generation.fixed_length, f"{given}: {fixed}; leave it out"),
         )

@@ -111,12 +111,14 @@ def train(
             saved = load(folder, origin, accepted=accept_changes) if resume else None
             if resume and saved is None:
                 taken = starting_weights(model, task.codec, config)
-            comparison = BaselineComparison(task, model, metric=metric)
             journal = Journal(shown)
             if processes.first:
                 journal = RunJournal(shown, folder, origin, after=saved.state if saved else None, tracker=tracker)
                 stack.callback(journal.close)
-                comparison.baseline.save(folder / BASELINE)
+        # at the same time, because other processes would not wait for a pass over many examples
+        comparison = BaselineComparison(task, model, metric=metric)
+        if processes.first:
+            comparison.baseline.save(folder / BASELINE)
         run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
         if saved is not None:
             changes = saved.changes or changes

@@ -129,7 +129,8 @@ class Service:
         count = len(asked.inputs)
         refuse((not 1 <= count <= MOST_INPUTS, f"found {count}; expected 1 to {MOST_INPUTS}"), at="inputs")
         pipeline = self.engine.pipeline
-        options = asked.of(pipeline.options, most=asked.max_new_tokens, calibrated=is_calibrated(pipeline))
+        calibrated, beams = is_calibrated(pipeline), asked.beams or 1
+        options = asked.of(pipeline.options, most=asked.max_new_tokens, calibrated=calibrated, beams=beams)
         if asked.beams is not None:
             options = dataclasses.replace(options, beams=asked.beams)
         options.check(pipeline.model)

@@ -81,9 +81,15 @@ class Chosen:
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p, seed=seed)
 
-    def of(self, options: DecodingOptions, *, most: int | None, calibrated: bool) -> DecodingOptions:
-        """The options of a server with what is chosen here, and at most ``most`` new tokens."""
+    def of(self, options: DecodingOptions, *, most: int | None, calibrated: bool, beams: int = 1) -> DecodingOptions:
+        """The options of a server with what is chosen here, and at most ``most`` new tokens.
+
+        A chosen depth, or a beam search, does without a calibration: with the depth of training.
+        """
         sampling = self.sampling
+        if calibrated and (beams > 1 or {self.max_steps, self.halting_threshold, self.exit} != {None}):
+            options = dataclasses.replace(options, max_steps=None, halting_threshold=None, exit=None)
+            calibrated = False
         greedy = "the depth of this server is calibrated for greedy answers; start it with --no-calibration"
         refuse((calibrated and sampling != GREEDY, greedy), at="temperature")
         changes: dict[str, Any] = {"sampling": sampling, "max_new_tokens": most or options.max_new_tokens}

@@ -266,7 +266,7 @@ class RowEncoder:
 
 def input_lines(lines: Lines, columns: Columns, *, name: str) -> Iterator[Line]:
     """Yield the first column of each row as a line of text, which is empty for a blank line."""
-    for record in records(lines, columns, name=name):
+    for record in records(lines, columns, name=name, inputs=True):
         try:
             yield Line(record.number, columns.source(record, f"{name}:{record.number}"))
         except UserError as error:

@@ -4,12 +4,12 @@ A picture is a file, named from the folder of the captions file.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from universal_transformer.data.columns import Columns, TextRow
+from universal_transformer.data.columns import Columns, Lines, TextRow
 from universal_transformer.data.example import Example
 from universal_transformer.data.handwriting import Handwriting, load_handwriting
 from universal_transformer.data.picture_files import note_changes
@@ -17,7 +17,7 @@ from universal_transformer.data.text_table import TextTable, read_table
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import show_path
+from universal_transformer.files import Line, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.own_files import OwnFiles
 from universal_transformer.tasks.task import Saved, Task
@@ -65,6 +65,12 @@ class OwnPictures(OwnFiles):
 
     def read(self, part: str) -> TextTable:
         return read_captions(getattr(self, part), self.layout)
+
+    def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
+        """Yield the picture of each row: a file beside the file `name`, or else one in the current folder."""
+        for line in super().inputs(lines, name=name, codec=codec):
+            picture = Path(name).absolute().parent / line.text.strip()
+            yield line._replace(text=str(picture)) if line.text.strip() and picture.is_file() else line
 
     @property
     def layout(self) -> Columns:

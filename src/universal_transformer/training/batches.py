@@ -167,10 +167,13 @@ def counts_of(model: Model, parts: Sequence[Part], *, processes: Processes) -> C
 
 
 def _ponders_by_sequence(model: Model) -> bool:
-    """Return whether the ponder cost is a mean over sequences, whose positions stop together (`PonderUnit.cost`)."""
+    """Return whether the ponder cost is a mean over sequences, whose positions stop together (`PonderNet.cost`).
+
+    In evaluation, where a halting unit is trained alone, it is a mean over positions.
+    """
     config = model.config
     together = config.architecture == "classifier" or config.halting.scope == "sequence"
-    return bool(config.expects_loss and together)
+    return bool(model.training and config.expects_loss and together)
 
 
 def _count(model: Model, batch: Batch) -> Tensor:

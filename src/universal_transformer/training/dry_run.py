@@ -145,7 +145,8 @@ class Estimate:
     def _bytes(self, cost: UpdateCost) -> float:
         """The memory of an update, or that of a checkpoint being written between two updates, if that is more."""
         weights, kept = 4.0 * self.parameters, self.config.training.average_checkpoints or 0
-        copies = weights * (1 + kept)  # the best, and those to average
+        kept += self.config.training.ema_decay is not None
+        copies = weights * (1 + kept)  # the best, those to average, and a running mean
         saved = weights * (4 + kept + max(2, kept))  # each file as bytes, and the largest of them twice
         kernels = FURTHER_KERNELS if self.config.model.halts else 0.0
         return cost.memory + copies + kernels + max(0.0, saved - cost.activations)
@@ -213,7 +214,7 @@ def measured(config: RunConfig, task: Task) -> Estimate:
         start=start,
         full=full,
         cached=cache_bytes(model, length=max(batch.target for batch in batches)),
-        halting=tuple(halted_positions(model)),
+        halting=tuple(halted_positions(model.train(config.training.stage == "all"), config.training)),
     )
 
 
@@ -289,9 +290,13 @@ class MeasuredUpdates:
 
     def _backward(self, indices: list[int]) -> None:
         """The gradients of a batch, as an update computes them."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for first in range(min(self.training.accumulate, len(indices))):
+            self._pass(indices[first :: self.training.accumulate])
+
+    def _pass(self, indices: list[int]) -> None:
         training = self.training
         batch = collate([self.examples[index] for index in indices], indices=indices).to(self.device)
-        self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=training.precision == "bfloat16"):
             loss = objective(
                 self.model,
@@ -332,15 +337,17 @@ def most_memory(device: torch.device) -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def halted_positions(model: Model) -> list[str]:
-    """Say for each side of the model that halts whether halted positions are left out, or why not."""
-    found = []
+def halted_positions(model: Model, training: TrainingConfig) -> list[str]:
+    """Say for each side of the model that halts whether halted positions are left out in training, or why not."""
+    found, all_steps = [], training.step_loss != "last" or training.stage == "halting"
     for name, side in (("encoder", model.source), ("decoder", model.target)):
         recurrence = getattr(side, "recurrence", None)
         if recurrence is not None and recurrence.halting.stops and recurrence.halting.decides:
             reason = row_obstacle(recurrence, recurrence.halting)
             if recurrence.loop is depth_loop:
                 reason = 'execution.halting_execution="masked"'
+            elif all_steps:
+                reason = "the loss reads the states of all positions after each step"
             kept = "are left out where this saves time" if reason is None else f"are computed: {reason}"
             found.append(f"{name}: halted positions {kept}")
     return found

@@ -123,7 +123,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     except RuntimeError as error:
         if not isinstance(error, distributed.DistError) and "gloo" not in str(error):
             raise
-        ranks = ", ".join(map(str, processes.lost())) or "another one"
+        ranks = ", ".join(map(str, processes.lost())) or "(its number is unknown)"
         raise LostProcessError(
             f"no answer from process {ranks} of {processes.size}: stopped; the last checkpoint is unchanged, and "
             "ut train --resume continues from it, with any number of processes"

@@ -125,7 +125,7 @@ class TrainingRun:
         )
         self.selection = WeightSelection(training)
         self.state = RunState(longest=None if training.curriculum is None else 0)
-        self.clock, self.saved_at, self.seconds_at_update = Clock(processes), time.monotonic(), 0.0
+        self.clock, self.seconds_at_update = Clock(processes), 0.0
 
     def restore(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
         """Continue from what `save` gave to the journal."""
@@ -156,7 +156,8 @@ class TrainingRun:
                     return "interrupted"
             if reason := self.reason_to_stop(stop):
                 return reason
-            if training.save_minutes and time.monotonic() - self.saved_at > 60 * training.save_minutes:
+            # since the last one, by the clock of all processes: they exchange tensors to save them
+            if training.save_minutes and self.clock.seconds - state.seconds > 60 * training.save_minutes:
                 self.save()
             self.update()
 
@@ -282,7 +283,6 @@ class TrainingRun:
         self.state.seconds = self.clock.seconds
         self.state.saves += 1
         self.journal.save(self.state, tensors)
-        self.saved_at = time.monotonic()
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:
         self.journal.write(event, update=self.state.update, seconds=self.clock.seconds, values=values)

@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.trees import PUNCTUATION, Tree, answer_tree, flat
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.written import WrittenText
 from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.files import show
 
 TOP = "TOP"
 SIGNATURE = "as EVALB: TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
@@ -54,7 +56,8 @@ def bracket_sums(text: str, reference: str, *, words: Sequence[str]) -> dict[str
     `words` are those of the sentence; each is ``XX`` in both texts.
     """
     tree, right = answer_tree(text, words=words), answer_tree(reference, words=words)
-    assert right is not None, "the target of an example is a tree of its sentence"
+    if right is None:
+        raise UserError(f"metric brackets: the target {show(reference)} is no tree of its {len(words)} words")
     kept = {place for place, word in enumerate(words) if word not in PUNCTUATION} or set(range(len(words)))
     given, gold = (brackets(right if one is None else one, kept=kept) for one in (tree, right))
     return {
