@@ -6,20 +6,7 @@ from universal_transformer.files import show_path
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import BaseConfig, config_from_dict
 from universal_transformer.models.pretrained import CONFIG, find_model, read_config
-from universal_transformer.models.universal import (
-    Classifier,
-    EncoderDecoder,
-    FrameGenerator,
-    LanguageModel,
-    MultiLabelClassifier,
-    Tagger,
-)
-
-CLASSES: dict[tuple[str, str], type[Model]] = {
-    (kind.architecture, kind.writes): kind
-    for kind in (EncoderDecoder, FrameGenerator, LanguageModel, Classifier, MultiLabelClassifier, Tagger)
-}
-"""What a model reads and what it writes -> its class."""
+from universal_transformer.models.universal import CLASSES
 
 
 def build(config: BaseConfig) -> Model:

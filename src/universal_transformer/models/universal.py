@@ -62,3 +62,10 @@ PARTS = Parts(
     lambda config: head_of(config, config.sizes.width, pooling=config.outputs.pooling),
 )
 """The Universal Transformer and the Transformer."""
+
+
+CLASSES: dict[tuple[str, str], type[Model]] = {
+    (kind.architecture, kind.writes): kind
+    for kind in (EncoderDecoder, FrameGenerator, LanguageModel, Classifier, MultiLabelClassifier, Tagger)
+}
+"""What a model reads and what it writes -> its class."""

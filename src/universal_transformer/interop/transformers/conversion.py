@@ -17,7 +17,7 @@ from universal_transformer.interop.transformers.task_models import (
 from universal_transformer.models.model import Model
 from universal_transformer.models.model_config import ModelConfig
 from universal_transformer.models.pretrained import check_shapes
-from universal_transformer.registry import build
+from universal_transformer.models.universal import CLASSES
 
 COUNTERPARTS: dict[str, type[ModelForTask]] = {
     "language_model": UniversalTransformerForCausalLM,
@@ -51,7 +51,8 @@ def to_transformers(model: Model, **fields: Any) -> ModelForTask:
 
 def from_transformers(model: ModelForTask) -> Model:
     """The same model as one of this library."""
-    made = build(model.config.model_config(model.architecture)).to(model.dtype)
+    config = model.config.model_config(model.architecture)
+    made = CLASSES[config.architecture, config.writes](config).to(model.dtype)
     tensors = model.state_dict()
     places = {name: _renamed(name) for name in made.tensors()}
     _fill(made, {name: tensors[place] for name, place in places.items()})
