@@ -119,7 +119,7 @@ class TrainingConfig:
     threads: Positive | None = None
     """CPU threads; None leaves the choice to torch. Their number changes the last bits of a sum."""
     compile: bool = False
-    """Compile the block with torch.compile: a slow start, then faster on a GPU."""
+    """Compile the block with torch.compile: a slow start, and not faster on a CPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     tracker: str | None = None
