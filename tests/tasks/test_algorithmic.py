@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -26,8 +27,14 @@ VARIANTS = [
     dataclasses.replace(data, train_lengths=(1, 20), test_lengths=(20, 30)) if data.base == 2 else data
     for data in VARIANTS
 ]
-VARIANTS.append(dataclasses.replace(SMALL, problem="addition", least_significant_first=True, similar_numbers=0.5))
-ids = [f"{data.problem} {data.base} {data.least_significant_first} {data.similar_numbers}" for data in VARIANTS]
+VARIANTS += [
+    dataclasses.replace(SMALL, problem="addition", least_significant_first=True, similar_numbers=0.5),
+    dataclasses.replace(SMALL, problem="addition", test_up_to=9),
+]
+ids = [
+    f"{data.problem} {data.base} {data.least_significant_first} {data.similar_numbers} {data.test_up_to}"
+    for data in VARIANTS
+]
 
 
 def expected(data, source):
@@ -71,7 +78,8 @@ def test_training_validation_and_test_share_no_source(data):
     assert not train & test
     assert not validation & test
     assert len(validation) == data.validation_examples
-    assert len(test) == data.test_examples * len(data.test_lengths) * (2 if data.similar_numbers else 1)
+    groups = len(data.test_lengths) * (2 if data.similar_numbers else 1) + (1 if data.test_up_to else 0)
+    assert len(test) == data.test_examples * groups
 
 
 def test_sources_are_held_out_where_training_would_draw_them_again():
@@ -98,10 +106,22 @@ def test_lengths_are_those_asked_for(data):
     assert {len(example.source) for example in task.train} == set(range(shortest, data.train_lengths[1] + 1))
     kinds = ("", ", similar numbers") if data.similar_numbers else ("",)
     groups = {f"length {length}{kind}": length for kind in kinds for length in data.test_lengths}
-    assert {example.group for example in task.test["test"]} == set(groups)
-    for example in task.test["test"]:
+    tests = [example for example in task.test["test"] if not example.group.startswith("length up to ")]
+    assert {example.group for example in tests} == set(groups)
+    for example in tests:
         assert len(example.source) == groups[example.group]
     assert max(len(example.source) for example in task.validation) <= data.train_lengths[1]
+
+
+def test_a_test_of_all_lengths_has_each_as_often_from_the_first_with_enough_sources_and_changes_no_other():
+    data = dataclasses.replace(SMALL, test_examples=500, test_up_to=40)
+    tests = data.load().test["test"]
+    lengths = Counter(len(example.source) for example in tests if example.group == "length up to 40")
+    # 10 ** 5 sources of 5 symbols are the first that are ten for each of 1,520
+    assert (min(lengths), max(lengths), lengths.total()) == (5, 40, 500)
+    assert all(2 <= count <= 30 for count in lengths.values())  # 14 are expected
+    without = dataclasses.replace(data, test_up_to=None).load().test["test"]
+    assert [example for example in tests if example.group != "length up to 40"] == without
 
 
 def test_a_training_example_depends_on_seed_and_index_alone():
@@ -229,7 +249,8 @@ def test_a_broken_codec_is_refused(tmp_path):
             {"train_lengths": (0, 4)},
             r"train_lengths\[0\]: expected .*at least 1 and at most 100,000, found 0",
         ),
-        ({"train_lengths": (1, 2)}, r"train_lengths end too early \(2\) to hold 1300 sources out"),
+        ({"train_lengths": (1, 2)}, r"train_lengths ends too early \(2\) to hold 1300 sources out"),
+        ({"test_up_to": 3}, r"test_up_to ends too early \(3\) to hold 1500 sources out"),
         ({"test_lengths": ()}, r"test_lengths must be different lengths, found \(\)"),
         ({"test_lengths": (4, 4)}, r"test_lengths must be different lengths, found \(4, 4\)"),
         ({"test_lengths": (2,)}, "test length 2 is a training length with too few different sources"),

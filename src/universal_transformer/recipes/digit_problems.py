@@ -25,8 +25,15 @@ _DIGITS = {
 def _digits(name: str) -> RunConfig:
     """Examples of seed 1: those of seed 0 were used while these recipes were chosen."""
     problem: Problem = typed(name, Problem, where="problem")
-    base = 2 if PROBLEMS[problem].binary else 10
-    return start(name, AlgorithmicData(problem=problem, base=base, test_examples=100, seed=1), _DIGITS)
+    kind = PROBLEMS[problem]
+    data = AlgorithmicData(
+        problem=problem,
+        base=2 if kind.binary else 10,
+        least_significant_first=bool(kind.operator),  # as the generator of the paper's authors writes numbers
+        test_examples=100,
+        seed=1,
+    )
+    return start(name, data, _DIGITS)
 
 
 MAIN = family(
@@ -64,7 +71,6 @@ _DISTANCES = {
 }
 _TWO_NUMBERS = {
     **constant_rate(),
-    "data.least_significant_first": True,
     "model.depth.max_steps": 3,  # needs fewer updates than 2 steps: notebook/README.md
     "model.vocabulary.separator_id": OPERATOR,
     "model.coordinates.offsets": "spread",  # scattered positions are rarely adjacent: notebook/README.md

@@ -48,6 +48,8 @@ class AlgorithmicData:
     """Shortest and longest training source, in symbols; all lengths are equally frequent."""
     test_lengths: tuple[Length, ...] = (40, 80, 200, 400)
     """Lengths of the test sources; each is a row of the report."""
+    test_up_to: Length | None = None
+    """One more test, of sources of all lengths up to this one, equally frequent: the test of the authors' generator."""
     train_examples: Positive = 100_000
     """Training examples in an epoch, generated when they are needed."""
     validation_examples: Positive = 500
@@ -90,8 +92,9 @@ class AlgorithmicData:
                     f"test length {length} is a training length with too few different sources to hold "
                     f"{self._held_out} of them out; ask for fewer examples or longer ones"
                 )
-        if not self._has_enough(longest):
-            raise UserError(f"train_lengths end too early ({longest}) to hold {self._held_out} sources out")
+        for name, end in (("train_lengths", longest), ("test_up_to", self.test_up_to)):
+            if end is not None and not self._has_enough(end):
+                raise UserError(f"{name} ends too early ({end}) to hold {self._held_out} sources out")
 
     def load(self, saved: Saved | None = None) -> Task:
         """Generate the test and validation examples; training examples are generated when they are needed."""
@@ -99,18 +102,13 @@ class AlgorithmicData:
         held_out: set[str] = set()
         test = [
             self._example(
-                self._held_out_source(draw, (length, length), f"test {length}{kind} {index}", held_out),
-                group=f"length {length}{kind}",
+                self._held_out_source(draw, lengths, f"test {name} {index}", held_out),
+                group=f"length {name}",
             )
-            for kind, draw in self._tested.items()
-            for length in self.test_lengths
+            for name, (draw, lengths) in self._tests.items()
             for index in range(self.test_examples)
         ]
-        shortest, longest = self._train_range
-        lengths = (
-            next(length for length in range(shortest, longest + 1) if self._has_enough(length)),
-            longest,
-        )
+        lengths = self._lengths_to_hold_out(*self._train_range)
         validation = [
             self._example(self._held_out_source(self._draw, lengths, f"validation {index}", held_out))
             for index in range(self.validation_examples)
@@ -186,12 +184,23 @@ class AlgorithmicData:
 
     @property
     def _held_out(self) -> int:
-        return self.validation_examples + self.test_examples * len(self.test_lengths) * len(self._tested)
+        kinds = 2 if self.similar_numbers else 1
+        return self.validation_examples + self.test_examples * (len(self.test_lengths) * kinds + bool(self.test_up_to))
 
     @property
-    def _tested(self) -> Mapping[str, Draw]:
-        """What the name of a test group ends with -> what draws its sources."""
-        return {"": self.source} | ({", similar numbers": self.similar_source} if self.similar_numbers else {})
+    def _tests(self) -> Mapping[str, tuple[Draw, tuple[int, int]]]:
+        """What the name of a test group ends with -> what draws its sources, and their shortest and longest length."""
+        kinds = {"": self.source} | ({", similar numbers": self.similar_source} if self.similar_numbers else {})
+        tests = {
+            f"{length}{kind}": (draw, (length, length)) for kind, draw in kinds.items() for length in self.test_lengths
+        }
+        if self.test_up_to:
+            tests[f"up to {self.test_up_to}"] = self.source, self._lengths_to_hold_out(self._shortest, self.test_up_to)
+        return tests
+
+    def _lengths_to_hold_out(self, shortest: int, longest: int) -> tuple[int, int]:
+        """The range from the first length that has enough sources."""
+        return next(length for length in range(shortest, longest + 1) if self._has_enough(length)), longest
 
     @property
     def _shortest(self) -> int:
