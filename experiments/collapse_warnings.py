@@ -90,9 +90,10 @@ def halts(settings: dict[str, Any]) -> bool:
 
 
 def compared(one: Result) -> tuple[int, str]:
-    """What a run and its twin have in common: seed, positions and limits of the training."""
+    """What a run and its twin have in common: seed, positions, order of digits and limits of the training."""
     model, training = one.settings["model"], one.settings["training"]
-    return one.seed, f"{model.get('coordinates')} {training['max_updates']} {training['minutes']}"
+    order = one.settings["data"]["fields"].get("least_significant_first")
+    return one.seed, f"{model.get('coordinates')} {order} {training['max_updates']} {training['minutes']}"
 
 
 def read_tables() -> Iterator[tuple[Result, float | None]]:

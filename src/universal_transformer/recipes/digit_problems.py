@@ -92,7 +92,6 @@ _OF_PROBLEM: dict[str, Changes] = {
 def distance_positions(config: RunConfig) -> RunConfig:
     """Positions encoded as rotary distances, in attention to the source too (D13), tested on up to 2,000 symbols.
 
-    All other models fail at 400 already. Half of the heads count from the end of the source to reverse it. Two numbers
-    have the last digit first, and equal places at equal positions.
+    Half of the heads count from the end of the source to reverse it. Two numbers have equal places at equal positions.
     """
     return replaced(config, {**_DISTANCES, **_OF_PROBLEM.get(config.recipe, {})})
