@@ -250,6 +250,7 @@ def test_a_broken_codec_is_refused(tmp_path):
             r"train_lengths\[0\]: expected .*at least 1 and at most 100,000, found 0",
         ),
         ({"train_lengths": (1, 2)}, r"train_lengths ends too early \(2\) to hold 1300 sources out"),
+        ({"problem": "addition", "test_up_to": 2}, "addition needs a length of at least 3, found 2"),
         ({"test_up_to": 3}, r"test_up_to ends too early \(3\) to hold 1500 sources out"),
         ({"test_lengths": ()}, r"test_lengths must be different lengths, found \(\)"),
         ({"test_lengths": (4, 4)}, r"test_lengths must be different lengths, found \(4, 4\)"),

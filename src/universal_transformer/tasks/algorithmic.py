@@ -75,7 +75,7 @@ class AlgorithmicData:
             raise UserError(f"train_lengths must be (shortest, longest) from 1 on, found {self.train_lengths}")
         if not self.test_lengths or len(set(self.test_lengths)) != len(self.test_lengths):
             raise UserError(f"test_lengths must be different lengths, found {self.test_lengths}")
-        for length in (longest, *self.test_lengths):
+        for length in (longest, *self.test_lengths, self.test_up_to or longest):
             if length < self._shortest:
                 raise UserError(f"{self.problem} needs a length of at least {self._shortest}, found {length}")
         if self.least_significant_first and not self._operator:
