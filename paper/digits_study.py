@@ -19,7 +19,8 @@ Problems on digits that the paper does not have, trained on sources of up to 40 
 is answered with one digit; of prefix parity the answer has the parity of each prefix of the source. Multiplication is
 of a long number and one digit. The row distance positions has the recipes of table 4 with rotary positions. Of these,
 multiplication has a constant learning rate and a running mean of the weights, the others a cosine to 0. Factors and
-products are written with the last digit first there. Scores are of free-running greedy output."""
+products are written with the last digit first there, and with the first digit first in the recorded runs of the row
+without it. Scores are of free-running greedy output."""
     + CHARACTERS,
     metric=FIXED_LENGTH,
     grids=[
