@@ -141,7 +141,7 @@ class GatedConvolution(nn.Module):
 
     def __init__(self, sizes, config, *, causal=False):
         super().__init__()
-        self.unit = GatedUnit(NeuralGpuConfig(width=sizes.width, dropout=config.dropout))
+        self.unit = GatedUnit(NeuralGpuConfig(width=sizes.width, image_width=1, dropout=config.dropout))
 
     def forward(self, states, context, *, slot=0):
         if context.padding is not None:

@@ -50,7 +50,8 @@ class GatedUnit(nn.Module):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__()
-        width, size = config.width, config.kernel_size
+        width, height = config.width, min(config.kernel_size, 2 * config.image_width - 1)
+        size = height, config.kernel_size  # no more columns than the image has around the one in the middle
         self.cutoff = config.cutoff
         self.gates = nn.Conv2d(width, 2 * width, size, padding="same")
         self.candidate = nn.Conv2d(width, width, size, padding="same")
