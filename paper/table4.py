@@ -123,7 +123,8 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         "Models have width 64 and 2 steps (4 for addition); "
         "earlier runs of 800 updates had 4: the paper states no sizes.",
         "The paper does not describe the curriculum of its Neural GPU. Ours lets in batches that are a tenth longer "
-        "each time that the mean cross-entropy of 20 updates is below 0.3 nats. Its image is one column of 96 channels.",
+        "each time that the mean cross-entropy of 20 updates is below 0.3 nats. "
+        "Its image is one column of 96 channels.",
         "Numbers of an addition are written with the last digit first, as the authors' generator writes them; earlier "
         "runs have the first digit first.",
         "In the authors' generator the first number of an addition has 1 to 200 digits, and the second one as many as "
