@@ -50,9 +50,8 @@ class GatedUnit(nn.Module):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__()
-        width, height = config.width, min(config.kernel_size, 2 * config.image_width - 1)
-        size = height, config.kernel_size  # no more columns than the image has around the one in the middle
-        self.cutoff = config.cutoff
+        width, self.cutoff = config.width, config.cutoff
+        size = min(config.kernel_size, 2 * config.image_width - 1), config.kernel_size  # no column outside the image
         self.gates = nn.Conv2d(width, 2 * width, size, padding="same")
         self.candidate = nn.Conv2d(width, width, size, padding="same")
         self.dropout = nn.Dropout(config.dropout)
@@ -108,8 +107,8 @@ class NeuralGpuSource(InputSide):
         most = source.shape[1] + config.output_extra if source.is_meta else int(places.max())
         ordered = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
         column = functional.pad(ordered, (0, max(0, most - source.shape[1])), value=config.vocabulary.padding_id)
-        first = self.input(column[:, :most]).transpose(1, 2)
-        image = functional.pad(first.unsqueeze(2), (0, 0, 0, config.image_width - 1))
+        first = self.input(column[:, :most]).transpose(1, 2).unsqueeze(2)
+        image = functional.pad(first, (0, 0, 0, config.image_width - 1))
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         alike, shown = bool(inside.all()), inside[:, None, None, :].to(image.dtype)
         for step in range(most):
