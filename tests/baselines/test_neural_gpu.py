@@ -24,12 +24,12 @@ TARGET = torch.tensor([[4, 4, 2, 0, 0], [3, 2, 0, 0, 0], [8, 7, 2, 0, 0], [2, 0,
 
 def convolved(conv, image, channel, column, place):
     """One output of a convolution over an image of [channel, column, place]; outside of it everything is 0."""
-    reach = conv.weight.shape[2] // 2
+    columns, places = (size // 2 for size in conv.weight.shape[2:])
     total = conv.bias[channel].clone()
-    for i in range(-reach, reach + 1):
-        for j in range(-reach, reach + 1):
+    for i in range(-columns, columns + 1):
+        for j in range(-places, places + 1):
             if 0 <= column + i < image.shape[1] and 0 <= place + j < image.shape[2]:
-                total += conv.weight[channel, :, reach + i, reach + j] @ image[:, column + i, place + j]
+                total += conv.weight[channel, :, columns + i, places + j] @ image[:, column + i, place + j]
     return total
 
 
@@ -78,7 +78,14 @@ def real(row):
 @torch.no_grad()
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"cutoff": 1.0, "num_layers": 1}, {"output_extra": 3, "image_width": 3}, {"kernel_size": 1}],
+    [
+        {},
+        {"cutoff": 1.0, "num_layers": 1},
+        {"output_extra": 3, "image_width": 3},
+        {"kernel_size": 1},
+        {"image_width": 1},
+        {"image_width": 2, "kernel_size": 5},
+    ],
     ids=str,
 )
 def test_it_is_the_equations_for_every_row_of_a_batch(fields):

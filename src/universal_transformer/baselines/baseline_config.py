@@ -53,7 +53,7 @@ class NeuralGpuConfig(BaseConfig):
     num_layers: Few = 2
     """Gated units applied in one step (l)."""
     kernel_size: Few = 3
-    """Height and width of the convolution kernels. Odd."""
+    """Height and width of the convolution kernels, but no column of them is outside the image. Odd."""
     cutoff: Annotated[float, Range(1, 10)] = 1.2
     """Gates are clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1), which saturates for c > 1. 1 is a plain sigmoid."""
     output_extra: Annotated[int, Range(1, 2**16)] = 1
