@@ -43,15 +43,15 @@ def _rows() -> dict[str, Recipe]:
     """
     models = [model for model in _MODELS if model not in ("ut-from-end", "ut-printed")]
     rows = recipe_rows({problem: problem for problem in _PROBLEMS}, models=models)
-    longer = {
+    compared = {
         f"{problem}/{model}": to_the_end(rows[f"{problem}/{model}"], steps=steps)
         for problem, steps in _STEPS.items()
         for model in LONG_MODELS
     }
-    longer |= {f"{problem}/neural-gpu": rows[f"{problem}/neural-gpu"] for problem in _PROBLEMS}
-    longer |= {f"{problem}/ut-printed": as_printed(longer[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
-    longer |= {"reverse/ut-from-end": _changed(longer["reverse/ut"], {"model.coordinates.from_end": True})}
-    return rows | {name: _changed(recipe, {"data.test_up_to": 400}) for name, recipe in longer.items()}
+    compared |= {f"{problem}/neural-gpu": rows[f"{problem}/neural-gpu"] for problem in _PROBLEMS}
+    compared |= {f"{problem}/ut-printed": as_printed(compared[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
+    compared |= {"reverse/ut-from-end": _changed(compared["reverse/ut"], {"model.coordinates.from_end": True})}
+    return rows | {name: _changed(recipe, {"data.test_up_to": 400}) for name, recipe in compared.items()}
 
 
 def _changed(recipe: Recipe, changes: Changes) -> Recipe:
