@@ -73,12 +73,16 @@ def logits_of_ours(model, ids, target):
     return model(ids).logits if model.target is None else model(ids, target).logits
 
 
-def logits_of_theirs(theirs, ids, target):
+def outputs_of_theirs(theirs, ids, target, **asked):
     mask = (ids != theirs.config.pad_token_id).long()
     more = {}
     if theirs.config.is_encoder_decoder:
         more["decoder_input_ids"] = theirs.prepare_decoder_input_ids_from_labels(target)
-    return theirs(input_ids=ids, attention_mask=mask, **more).logits
+    return theirs(input_ids=ids, attention_mask=mask, **more, **asked)
+
+
+def logits_of_theirs(theirs, ids, target):
+    return outputs_of_theirs(theirs, ids, target).logits
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,20 @@ def test_logits_are_those_of_our_model(name, padding):
     if model.source is None:  # to ours, a position before padding is padding
         found, expected = (logits[:, :-1][ids[:, 1:] != 0] for logits in (found, expected))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@torch.no_grad()
+def test_hidden_states_are_the_inputs_and_those_of_each_step(name):
+    model = small(**MATRIX[name])
+    ids, target = rows(model, padding="none"), None if model.target is None else target_of(model)
+    found = outputs_of_theirs(to_transformers(model), ids, target, output_hidden_states=True)
+    sides = {"encoder_hidden_states": model.source, "decoder_hidden_states": model.target}
+    if model.source is None or model.target is None:
+        sides = {"hidden_states": model.source or model.target}
+    for key, side in sides.items():
+        by_length = side is model.source and model.config.depth.max_steps == "length"
+        assert len(found[key]) == 1 + (ids.shape[1] if by_length else side.recurrence.trained_depth.max_steps)
 
 
 @pytest.mark.parametrize("name", MATRIX)

@@ -223,10 +223,9 @@ class UniversalTransformerEncoder(UniversalTransformerPreTrainedModel):
             places = side.positions(input_ids, drawn=drawn)
         numbered = at(EncodedSource(states, padding, places))
         call = Call(keep=asked.keep, read=nn.Identity())
-        refined, trace = side.recurrence(
-            side.dropout(states), side.context(states.shape[1], call, padding=padding, positions=numbered)
-        )
-        shown = Refined(states, refined, trace, side.recurrence, self.ours.halts_in(decoder=False))
+        context = side.context(states.shape[1], call, padding=padding, positions=numbered)
+        refined, trace = side.recurrence(side.dropout(states), context)
+        shown = Refined(states, refined, trace, context.depth.max_steps, self.ours.halts_in(decoder=False))
         return DepthOutput(
             last_hidden_state=refined,
             hidden_states=shown.hidden_states(asked),
@@ -243,7 +242,7 @@ class Refined(NamedTuple):
     inputs: States
     states: States
     trace: Any
-    recurrence: Recurrence
+    max_steps: int
     halts: bool
 
     @property
@@ -264,7 +263,7 @@ class Refined(NamedTuple):
         if not asked.hidden_states:
             return None
         made = list(self.trace.states)
-        made += made[-1:] * (self.recurrence.trained_depth.max_steps - len(made))
+        made += made[-1:] * (self.max_steps - len(made))
         return (self.inputs, *made[:-1], self.states)
 
     def attentions(self, asked: Asked, *, of: str = "self_attention") -> Shown:
@@ -391,7 +390,8 @@ class UniversalTransformerModel(UniversalTransformerPreTrainedModel):
             side = slots.decoder
             states = side.refine_next(side.dropout(inputs), state, keep=asked.keep)
             trace = state.trace
-        shown = Refined(inputs, states, trace, side.recurrence, self.ours.halts_in(decoder=True))
+        depth = side.recurrence.trained_depth
+        shown = Refined(inputs, states, trace, depth.max_steps, self.ours.halts_in(decoder=True))
         return DepthOutput(
             last_hidden_state=states,
             cache=cache if asked.use_cache else None,
