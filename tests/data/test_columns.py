@@ -61,6 +61,13 @@ def test_a_quoted_text_of_several_lines_is_one_row(tmp_path):
     assert [tuple(row[:3]) for row in rows] == [(1, "a", "one two"), (4, "b c", "d"), (6, "e", "f")]
 
 
+def test_a_tab_within_one_of_two_texts_becomes_a_blank(tmp_path):
+    (tmp_path / "a.csv").write_text('"a\tb",c,yes\n')
+    texts = Columns("text", "label", two_texts=True, chosen="text=1,text=2,label=3")
+    (row,) = read_table(tmp_path / "a.csv", texts).rows
+    assert row.texts() == ("a b\tc", "yes")
+
+
 def test_rows_to_predict_may_lack_what_is_answered():
     pairs = Columns("source", "target")
     given = [Line(1, "a"), Line(2, "b\tB"), Line(3, ""), Line(4, "c\td\te")]

@@ -198,7 +198,9 @@ class Columns:
         texts = [(place, fields[place]) for place in self.places[self.first]]
         if self.two_texts and len(texts) == 1 and isinstance(texts[0][1], list) and len(texts[0][1]) == 2:
             texts = [(texts[0][0], text) for text in texts[0][1]]
-        return BETWEEN.join(self._text(text, place, where) for place, text in texts)
+        cells = [self._text(text, place, where) for place, text in texts]
+        # a line has a tab between two texts, so that none may have one within
+        return cells[0] if len(cells) == 1 else BETWEEN.join(cell.replace(TAB, " ") for cell in cells)
 
     def _second(self, value: object, column: str, where: str) -> str:
         """Return the second column as a text; labels of a JSON list have the separator between them."""
