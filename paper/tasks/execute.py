@@ -21,8 +21,8 @@ _NUMBERS = {
     "training.max_updates": 600,
     "training.precision": "bfloat16",
 }
-# a curriculum: longer programs come when the shorter ones have a loss below the threshold; without it, sums are not
-# learned. Loops need a higher threshold, and products, which are hardly learned, one higher still (notebook/programs.md)
+# a curriculum: longer programs come when the loss of the shorter ones is below the threshold; without it, sums are not
+# learned. Loops need a higher one, and products, which are hardly learned, one higher still (notebook/programs.md)
 _THRESHOLD = {"program": 1.0, "control": 0.4, "addition": 0.15}
 _PROGRAMS = {
     **_SIX_STEPS,
