@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from paper.tables import TABLES
 from universal_transformer.cli import main
 from universal_transformer.cli.fields import override
 from universal_transformer.recipes import RECIPES
@@ -47,7 +46,3 @@ def test_a_described_command_is_understood(command, tmp_path, monkeypatch):
 def test_a_training_with_its_own_settings_is_understood(command):
     recipe, *fields = command
     assert override(RECIPES[recipe](), fields, prog="ut train") != RECIPES[recipe]()
-
-
-def test_every_table_is_planned():
-    assert {shlex.split(command)[2] for command, _ in PLANNED} == set(TABLES)
