@@ -64,8 +64,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "addition/transformer": "20,000 updates; 0.640 of the characters of 40 digits are right, and 0.059 of 80. On "
         "sources of up to 400 symbols it has the printed figures.",
         "reverse/ut": "20,000 updates; 0.959 of the characters of 40 symbols are right, and 0.021 of 80. Counted from "
-        "the end of the source, 0.98 and 0.96 of the characters of 400 symbols are right after 30,000 updates; from "
-        "both ends 0.03 and 0.12. Rotary positions reverse 2,000 symbols.",
+        "the end of the source, 0.96 to 0.98 of the characters of 400 symbols are right; from both ends 0.03 and "
+        "0.12. Rotary positions reverse 2,000 symbols.",
         "addition/ut": "20,000 updates; 0.628 of the characters of 40 digits are right, 0.397 of 80, and 0.285 of all "
         "lengths up to 400; of another seed 0.165. With the first digit first 40 digits have 0.664, and 80 have "
         "0.104. Rotary positions add numbers of 400 digits.",
