@@ -38,7 +38,7 @@ _PROGRAMS = {
 
 
 def lte() -> RunConfig:
-    """Learning to execute: --problem program, control, addition, copy, double or reverse; --form lines for Python."""
+    """Learning to execute programs (--form lines for Python); `lte-control`, `lte-copy`, … have the other problems."""
     return _of("lte", "program")
 
 
