@@ -88,7 +88,7 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "control/lstm": "1,500 updates without a curriculum. With one, 20,000 updates let in programs of 24 of 59 "
         "positions, and have 0.005 of the sequences.",
         "program/ut-convolution": "20,000 updates with a curriculum of lengths. Of programs without a product 0.386 "
-        "are right, and 0.055 of the others: products and loops of loops are not learned, and the loss still falls.",
+        "are right, and 0.055 of the others: products and loops in loops are not learned, and the loss still falls.",
         "addition/lstm": "20,000 updates with a curriculum of lengths; 1,500 without one: 0.414.",
         **{f"addition/{model}": _FEW.format("1,500") + " They have no curriculum." for model in _VARIANTS},
         "addition/transformer": "8,153 updates with a curriculum of lengths: 1 of 1,000 programs is wrong.",
