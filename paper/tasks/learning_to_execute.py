@@ -13,8 +13,9 @@ addition  ``(37+52)+41``                 ``130``
 
 The target of a program with literals of ``l`` digits is its value modulo ``10^(l+1)``: the last ``l + 1`` digits,
 without leading zeros, never negative. For each training example ``l`` is drawn from 1 to ``max_length``, and the number
-of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both. Once
-the short programs are learned, the strategy ``lengths`` spends no more updates on single operations.
+of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both. Figures
+are grouped by the operations of the programs, the inner one first (``conditional, then loop``). Once the short programs
+are learned, the strategy ``lengths`` spends no more updates on single operations.
 
 Zaremba and Sutskever 2014 wrote programs as lines of Python. ``form="lines"`` writes ``|`` for the end of a line,
 because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
@@ -26,7 +27,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from paper.tasks.programs import (
     EXPRESSION_SYMBOLS,
@@ -52,6 +53,17 @@ MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
 ExecuteProblem = Literal["copy", "double", "reverse", "program", "control", "addition"]
 Form = Literal["expression", "lines"]
 Strategy = Literal["mix", "lengths", "baseline"]
+
+
+class _Drawn(NamedTuple):
+    """A program or number to repeat."""
+
+    key: str
+    """The same in both forms."""
+    source: str
+    target: str
+    group: str
+    """What its figures are grouped by: the operations of a program, or the length of a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +122,7 @@ class LearningToExecuteData:
         """
         del saved  # the codec follows from the fields
         held_out: set[str] = set()
-        group = f"length {self.length}" + (f", nesting {self.max_nesting}" if self.runs else "")
-        test = [self._held_out_example(f"test {index}", held_out, group=group) for index in range(self.test_examples)]
+        test = [self._held_out_example(f"test {index}", held_out) for index in range(self.test_examples)]
         validation = [
             self._held_out_example(f"validation {index}", held_out) for index in range(self.validation_examples)
         ]
@@ -134,29 +145,30 @@ class LearningToExecuteData:
         if self.strategy == "mix":
             nesting = random.randint(1, nesting)
         while True:  # at most one in ten is held out
-            name, source, target = self._draw(random, length=length, nesting=nesting)
-            if name not in held_out:
-                return self._symbols.example(source, target)
+            drawn = self._draw(random, length=length, nesting=nesting)
+            if drawn.key not in held_out:
+                return self._symbols.example(drawn.source, drawn.target)
 
-    def _held_out_example(self, name: str, held_out: set[str], *, group: str = "") -> Example:
+    def _held_out_example(self, name: str, held_out: set[str]) -> Example:
         random = Random(f"{self.problem} {self.seed} {name}")
         while True:
-            key, source, target = self._draw(random, length=self.length, nesting=self.max_nesting)
-            if key not in held_out:
-                held_out.add(key)
-                return self._symbols.example(source, target, group=group)
+            drawn = self._draw(random, length=self.length, nesting=self.max_nesting)
+            if drawn.key not in held_out:
+                held_out.add(drawn.key)
+                return self._symbols.example(drawn.source, drawn.target, group=drawn.group)
 
-    def _draw(self, random: Random, *, length: int, nesting: int) -> tuple[str, str, str]:
-        """Draw a program or number: return its name, the same in both forms; its text; and its target."""
+    def _draw(self, random: Random, *, length: int, nesting: int) -> _Drawn:
         if not self.runs:
             number = str(literal(random, length=length))
-            return number, number, {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
+            target = {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
+            return _Drawn(number, number, target, group=f"length {length}")
         program = draw(random, problem=self.problem, length=length, nesting=nesting)
         target = str(program.value % 10 ** (length + 1))
-        if self.form == "expression":
-            return program.expression, program.expression, target
-        style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
-        return program.expression, program.lines(style).replace("\n", LINE_END), target
+        source = program.expression
+        if self.form == "lines":
+            style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
+            source = program.lines(style).replace("\n", LINE_END)
+        return _Drawn(program.expression, source, target, group=program.names)
 
     @cached_property
     def _symbols(self) -> Symbols:

@@ -20,12 +20,14 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 EXPRESSION_SYMBOLS = "0123456789+-*<>=()[] efilorsx"
 LINES_SYMBOLS = "0123456789+-*<>=(): abcdefghijklmnopqrstuvwxyz"
 VARIABLES = "abcdefghijklmnopqrstuvwyz"  # x counts the rounds of a loop
 MAX_ROUNDS = 9
 APPLY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt}
+_NAMES = {"+": "sum", "-": "difference", "*": "product"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Arithmetic:
 
     sign: str
     operand: int
+
+    @property
+    def name(self) -> str:
+        return _NAMES[self.sign]
 
     def apply(self, value: int) -> int:
         return APPLY[self.sign](value, self.operand)
@@ -46,6 +52,7 @@ class Arithmetic:
 class Conditional:
     """Keep the value if a comparison of two literals holds, or else take a third literal."""
 
+    name: ClassVar[str] = "conditional"
     left: int
     comparison: str
     right: int
@@ -62,6 +69,7 @@ class Conditional:
 class Loop:
     """Add a literal several times."""
 
+    name: ClassVar[str] = "loop"
     rounds: int
     operand: int
 
@@ -94,6 +102,11 @@ class Program:
         for operation in self.operations:
             value = operation.apply(value)
         return value
+
+    @property
+    def names(self) -> str:
+        """The names of its operations, the inner one first: `conditional, then loop`."""
+        return ", then ".join(operation.name for operation in self.operations)
 
     @property
     def expression(self) -> str:

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import warnings
 
 import pytest
@@ -67,12 +68,36 @@ def test_training_mixes_lengths_and_nestings_and_tests_have_the_largest(data):
     assert len(lengths) > 0.9 * longest
     for example in [*task.validation, *task.test["test"]]:
         assert digits(task.codec.render(example.source)) == longest
-    group = "length 5, nesting 2" if data.runs else "length 55"
-    assert {example.group for example in task.test["test"]} == {group}
     if data.runs and data.form == "expression":
         nested = ["(" in task.codec.render(example.source) for example in task.train]
         assert 0.4 < sum(nested) / len(nested) < 0.6
         assert all("(" in task.codec.render(example.source) for example in task.test["test"])
+
+
+MARKS = {"conditional": " if ", "loop": " for[", "sum": "+", "difference": "-", "product": "*"}
+
+
+@every
+def test_figures_are_grouped_by_the_operations_of_programs_and_the_length_of_numbers(data):
+    task = dataclasses.replace(data, form="expression", test_examples=400).load()
+    for example in task.test["test"]:
+        if not data.runs:
+            assert example.group == "length 55"
+            continue
+        inner, outer = re.fullmatch(r"(?:x=)?\((.*)\)(.*)", task.codec.render(example.source)).groups()
+        found = [next(name for name, mark in MARKS.items() if mark in text) for text in (inner, outer)]
+        assert example.group == ", then ".join(found)
+    if data.runs:
+        kinds = {"program": 5, "control": 2, "addition": 1}[data.problem]
+        assert len({example.group for example in task.test["test"]}) == kinds**2
+
+
+@every
+def test_both_forms_of_a_program_have_the_same_group(data):
+    if data.runs:
+        forms = [dataclasses.replace(data, form=form).load().test["test"] for form in ("expression", "lines")]
+        expressions, lines = ([example.group for example in examples] for examples in forms)
+        assert expressions == lines
 
 
 @every
