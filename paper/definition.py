@@ -66,6 +66,8 @@ class Column:
     mean over the groups that ours has, in the place of their numbers of examples."""
     num_tasks: int = 0
     """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
+    chance: float = 0.0
+    """The first score of a guess, if a high one is good."""
     supports: int = 0
     """If not 0, the cell shows the steps of positions in questions with this number of supporting facts."""
 

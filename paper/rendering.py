@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, zip_longest
-from statistics import fmean, stdev
-from typing import cast
+from statistics import fmean, stdev, variance
 
 from paper.below_print import BELOW_PRINT
 from paper.definition import Column, Grid, ResultTable
@@ -51,7 +51,8 @@ are others: `ut train RECIPE --help` shows them.\
 """
 _ORDER = """\
 Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
-list of runs has: an order as printed is no comparison of equal trainings.\
+list of runs has: an order as printed is no comparison of equal trainings. "No difference" is one below two standard \
+errors over the seeds, or between two models that are no better than chance.\
 """
 
 
@@ -154,20 +155,30 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     for better, worse in combinations(sorted(models, key=COMPARED.index), 2):
         cells = []
         for place, column in enumerate(grid.columns.values()):
-            printed = [_first(grid.printed[model][place]) for model in (better, worse)]
+            first, second = (_first(grid.printed[model][place]) for model in (better, worse))
             ours = [_first_of(model, results, column=column) for model in (better, worse)]
-            if None in printed or printed[0] == printed[1]:
+            if first is None or second is None or first == second:
                 cells.append("-")
-            elif None in ours:
+            elif not all(ours):
                 cells.append(NOT_MEASURED)
+            elif _is_noise(*ours, chance=column.chance):
+                cells.append("no difference")
             else:
-                signs = [cast("float", first) > cast("float", second) for first, second in (printed, ours)]
-                cells.append("as printed" if signs[0] == signs[1] and ours[0] != ours[1] else "not as printed")
+                is_printed = (first > second) == (fmean(ours[0]) > fmean(ours[1]))
+                cells.append("as printed" if is_printed else "not as printed")
         rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
-    if {"as printed", "not as printed"}.isdisjoint(cell for row in rows for cell in row[1:]):
+    if {cell for row in rows for cell in row[1:]} <= {"-", NOT_MEASURED}:
         return []
     heading = f"## {grid.title}: order of two models, by the first score"
     return [heading, "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
+
+
+def _is_noise(first: Sequence[float], second: Sequence[float], *, chance: float) -> bool:
+    """Whether the scores of two models over their seeds do not differ; of one seed each only equal ones do not."""
+    if max(fmean(first), fmean(second)) <= chance:
+        return True
+    squares = sum(variance(scores) / len(scores) for scores in (first, second) if len(scores) > 1)
+    return abs(fmean(first) - fmean(second)) <= 2 * math.sqrt(squares)
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
@@ -181,9 +192,10 @@ def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
         for model in grid.models:
             cells = grid.printed.get(model) or (grid.printed.get("ut", ()) if model.startswith("ut-") else ())
             for column, cell in zip(grid.columns.values(), cells, strict=False):  # without cells nothing is compared
-                printed, ours = _first(cell), _first_of(model, results, column=column)
-                if printed is None or ours is None:
+                printed, seeds = _first(cell), _first_of(model, results, column=column)
+                if printed is None or not seeds:
                     continue
+                ours = fmean(seeds)
                 if ours < printed if METRICS[column.metrics[0]].best == "high" else ours > printed:
                     found[f"{column.run}/{model}"] = None
     return [*found]
@@ -193,17 +205,15 @@ def _first(cell: Cell) -> float | None:
     return float(cell[0]) if isinstance(cell, tuple) else None
 
 
-def _first_of(model: str, results: Sequence[Result], *, column: Column) -> float | None:
-    """The first score of the best runs of a row, the mean over seeds where there are several."""
+def _first_of(model: str, results: Sequence[Result], *, column: Column) -> list[float]:
+    """The first score of the best runs of a row, of each seed; none without runs."""
     key = f"{column.run}/{model}".lstrip("/")
     own = [one for one in results if _belongs(one.row, key=key) and groups(one, column=column)]
-    if not own or column.supports:
-        return None
     best = best_runs(own)
-    if sum(len(groups(one, column=column)) for one in best) < column.num_tasks:
-        return None
+    if not own or column.supports or sum(len(groups(one, column=column)) for one in best) < column.num_tasks:
+        return []
     seeds = _over_seeds(best, own, column=column)
-    return fmean(_mean(found, column.metrics[0], column=column) for found in seeds)
+    return [_mean(found, column.metrics[0], column=column) for found in seeds]
 
 
 def _belongs(row: str, *, key: str) -> bool:

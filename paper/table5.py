@@ -65,7 +65,7 @@ narrower, so that it has as many parameters."""
                 title=title.capitalize(),
                 models={**models, **titles(*(row.split("/")[1] for row in records))},
                 columns={
-                    problem: Column(run=problem, metrics=("character_accuracy", "sequence_accuracy"))
+                    problem: Column(run=problem, metrics=("character_accuracy", "sequence_accuracy"), chance=0.1)
                     for problem in problems
                 },
                 printed=printed,

@@ -13,6 +13,7 @@ PAGES = (
     "babi_attention",
     "exit_seconds",
     "halting_rules",
+    "printed_equations",
     "steps_by_need",
     "sudoku_steps",
 )
