@@ -32,7 +32,7 @@ TITLES: dict[str, str] = {
     "ut-post-norm": "UT, post-norm with DeepNorm",
     "ut-convolution": "UT, transition of separable convolutions",
     "ut-convolution-after-sums": "UT, transition of separable convolutions, from the weights of addition",
-    "ut-printed": "UT, dynamic halting, the equations as printed",
+    "ut-printed": "UT, dynamic halting, the equations of version 1",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
 }

@@ -164,6 +164,7 @@ Rows of joint training have one block a step, but for those named after two bloc
         ),
     ],
     deviations=[
+        "Steps are those of questions with so many supporting facts, in all tasks; the paper has tasks with so many.",
         "Of task 3 only 1,925 of the 10,000 training questions are among the available data.",
         "Rows of two blocks a step have learned positions and no signal of the step, and repeat tasks 16, 17 and 19 "
         "(of 1,000 questions: 16 and 19). That of 1,000 questions has names exchanged.",

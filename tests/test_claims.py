@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 CLAIMS = [
     *(f"US {number}" for number in range(1, 28)),
     *(f"US FIG. {number}" for number in range(1, 6)),
+    "US tables",
     "US actions",
     *(f"JP {number}" for number in range(1, 14)),
     "JP treatments",

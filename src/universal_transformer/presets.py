@@ -18,9 +18,9 @@ print them. ``tensor2tensor``: the choices of the authors' code.
 What each source prints, where ``paper`` differs from it:
 
 =================== ==================================================================================
-tutorial            the scale ``sqrt(d)`` (D18)
-ICLR                the same, and equation 5 with a residual without coordinates (D5)
-version 1, US       the same, and the transition is added to ``A^{t-1}`` (D5)
+tutorial            the scale ``sqrt(d)`` (D18), affine projections (D4)
+ICLR                the same, equation 5 with a residual without coordinates (D5), the last state as output (D8)
+version 1, US       the same without D4, and the transition is added to ``A^{t-1}`` (D5)
 listing 2           the output ``interpolate``, no remainder at the cap, halted states that go on changing
 =================== ==================================================================================
 """

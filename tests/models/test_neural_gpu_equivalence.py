@@ -127,7 +127,7 @@ def run(module, states, **arguments):
 @pytest.mark.claim("section 4")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @given(length=st.integers(1, 9))
-def test_as_many_steps_as_positions_are_a_neural_gpu(norm, length):
+def test_as_many_steps_as_positions_are_a_recurrent_convolution_as_in_a_neural_gpu(norm, length):
     module = recurrence(norm)
     states = torch.randn(2, length, WIDTH, dtype=torch.float64)
     naive = [neural_gpu(lists(row), module.blocks[0], steps=length) for row in states]

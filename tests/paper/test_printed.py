@@ -193,9 +193,14 @@ TABLES = {
 @pytest.fixture(scope="module", params=[FIRST, PUBLISHED])
 def version(request):
     """A version of the paper: the name of its file, and its text on one line."""
+    return request.param, source(request.param)
+
+
+def source(name):
+    """The text of a source on one line."""
     if not SOURCES.is_dir():
-        pytest.skip("the text of the paper is not there")
-    return request.param, " ".join((SOURCES / request.param).read_text(encoding="utf-8").split())
+        pytest.skip("the texts of the sources are not there")
+    return " ".join((SOURCES / name).read_text(encoding="utf-8").split())
 
 
 def check(name, tables, *, version):
@@ -251,3 +256,12 @@ def test_steps_are_printed_in_the_published_version(version):
     text = text.replace(" ", "")
     for cell in (*printed.PONDER, printed.LAMBADA_STEPS):
         assert (cell.replace(" ", "") in text) == (name == PUBLISHED)
+
+
+@pytest.mark.claim("US tables")
+def test_the_tables_of_the_us_patent_have_the_figures_of_the_paper():
+    text = source("us10740433b2.txt")
+    for model in ("ut", "ut-halting"):
+        errors = " ".join(f"{error:.2f} ( {failed}/20 )" for error, failed in printed.TABLE1[model])
+        verbs = " ".join(f"{accuracy:.3f}" for (accuracy,) in printed.TABLE2[model])
+        assert text.count(errors) == text.count(verbs) == 1

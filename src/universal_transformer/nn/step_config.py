@@ -1,6 +1,6 @@
 """Choices of the paper's components, one frozen dataclass for each component. Importing this module needs no torch.
 
-A field names its decision (D1 to D18 of ``docs/model.md``). The default is the paper's choice.
+A field names its decision (D1 to D19 of ``docs/model.md``). Its default is that of `presets.PRESETS["paper"]`.
 """
 
 from dataclasses import dataclass
