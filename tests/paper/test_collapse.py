@@ -25,6 +25,17 @@ def test_the_page_about_collapse_is_computed_from_the_recorded_runs(script):
     assert script["page"]() == (ROOT / "results" / "studies" / "collapse_warnings.md").read_text(encoding="utf-8")
 
 
+def test_the_documents_say_of_how_many_warned_sides_the_model_is_worse(script):
+    in_use = next(line for line in script["page"]().splitlines() if line.startswith("| 1.05 | 0.99 | 0.2 |"))
+    twins, worse = (cell.strip() for cell in in_use.split("|")[-3:-1])
+    for name, told in (
+        ("docs/depth.md", f"of {twins} sides with a warning {{}} at a fixed depth, {worse} belong"),
+        ("notebook/paper_tables.md", f"Of {twins} warned sides {{}} at a fixed depth, {worse} belong"),
+    ):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert told.format("whose recipe was run as long") in text
+
+
 def test_each_side_that_halts_is_listed_with_its_recorded_steps(script):
     of_result = script["of_result"]
     counts = {"encoder": [0, 100, 0, 0], "decoder": [10, 20, 30, 40]}
