@@ -62,7 +62,7 @@ def examined(trace, *, title="One story", text="where is the lamp?"):
 
 def report(groups=3, *, metrics=("error",), sides=("encoder",), halting=True, task="stories"):
     def steps(n):
-        return tuple(StepCounts(side, (5, 10 + n, 3, 0)) for side in sides)
+        return tuple(StepCounts(side, (5, 10 + n, 3, 0) if halting else (0, 0, 0, 18 + n)) for side in sides)
 
     rows = tuple(
         ScoreRow("test", f"task {n + 1}", 100, dict.fromkeys(metrics, 3.0 * n), steps(n)) for n in range(groups)

@@ -92,3 +92,11 @@ def test_the_data_of_a_recipe_are_checked_as_its_training_reads_them(capsys, tmp
     assert main(["data", "check", "records", "--help"]) == 0
     assert "--data.train" in capsys.readouterr().out
     assert set(tmp_path.iterdir()) == files
+
+
+@pytest.mark.parametrize("name", ["babi", "multi30k", "lambada", "stories"])
+def test_fields_are_those_of_the_recipe_also_where_a_data_set_has_its_name(name, tmp_path, capsys):
+    assert main(["data", "check", name, "--data.frobnicate", "1", "--data-dir", str(tmp_path)]) == 2
+    assert f"; ut train {name} --help shows the options" in capsys.readouterr().err
+    assert main(["data", "check", name, "--training.seed", "x", "--data-dir", str(tmp_path)]) == 2
+    assert "--training.seed: expected a whole number" in capsys.readouterr().err

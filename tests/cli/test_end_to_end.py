@@ -57,7 +57,7 @@ def test_training_leaves_a_run_and_says_what_to_do_next(stories, capsys, tmp_pat
     for name in ("config.json", "metrics.jsonl", "checkpoints", "model/codec.json"):
         assert (stories / name).exists()
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "stories", *SMALL, *STORIES, "--max-updates", "2"]) == 0
+    assert main(["train", "stories", *SMALL, *STORIES]) == 0
     shown = capsys.readouterr().out
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name.startswith("stories-")
@@ -78,17 +78,26 @@ def test_a_finished_run_is_not_overwritten(stories, capsys):
 
 def test_a_run_goes_on_with_a_higher_limit(tmp_path, capsys):
     run = str(tmp_path / "run")
-    assert main(["train", "stories", "--run", run, "--quiet", *SMALL, *STORIES, "--max-updates", "5"]) == 0
-    assert main(["train", "--resume", run, "--quiet", "--max-updates", "9"]) == 0
-    assert "9 updates" in capsys.readouterr().out
+    assert main(["train", "stories", "--run", run, "--quiet", *SMALL, *STORIES]) == 0
+    assert main(["train", "--resume", run, "--quiet", "--max-updates", "24"]) == 0
+    assert "24 updates" in capsys.readouterr().out
     events = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["update"] for line in events if line["event"] == "end"] == [9]
+    assert [line["update"] for line in events if line["event"] == "end"] == [24]
 
 
 def test_a_finished_run_without_a_higher_limit_says_so(stories, tmp_path, capsys):
     shutil.copytree(stories, tmp_path / "run")
     assert main(["train", "--resume", str(tmp_path / "run")]) == 0
-    assert "a higher --minutes or --max-updates continues it" in capsys.readouterr().err
+    assert "a higher --max-updates continues it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("reason", ["minutes", "max_updates", "patience"])
+def test_the_limit_that_ended_a_run_is_named(stories, tmp_path, reason, capsys):
+    metrics = shutil.copytree(stories, tmp_path / "run") / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"stopped": "max_updates"', f'"stopped": "{reason}"'))
+    assert main(["train", "stories", "--run", str(tmp_path / "run"), *SMALL, *STORIES]) == 2
+    option = reason.replace("_", "-")
+    assert f"ut train --resume {tmp_path}/run with a higher --{option} continues it" in capsys.readouterr().err
 
 
 def test_evaluation_prints_a_table_and_writes_the_report(stories, capsys):

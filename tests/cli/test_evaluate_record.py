@@ -61,6 +61,17 @@ def test_another_search_or_split_has_a_report_of_its_own(arguments, name):
     assert parse(Evaluate, ["a", *arguments], name="evaluate").file_name(calibrated=False) == name
 
 
+def test_an_input_is_written_as_it_is_read(tmp_path, capsys):
+    file = tmp_path / "answers.jsonl"
+    given = ["--split", "length 40", "--limit", "1", "--report", str(tmp_path), "--predictions", str(file)]
+    assert main(["evaluate", "addition", *given]) == 0
+    (row,) = map(json.loads, file.read_text().splitlines())
+    assert str(sum(map(int, row["source"].split("+")))) == row["target"]
+    capsys.readouterr()
+    assert main(["predict", "addition", "--text", row["source"]]) == 0
+    assert capsys.readouterr().out.strip() == row["answer"]
+
+
 def test_a_file_as_the_folder_of_reports_is_refused_before_the_evaluation(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("of the user")
     assert main(["evaluate", "demo", "--report", str(tmp_path / "notes.txt")]) == 2

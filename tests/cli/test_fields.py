@@ -94,8 +94,8 @@ def test_tuples_and_negative_numbers():
     assert changed.model.halting.bias == -2.5
 
 
-def test_the_last_of_two_wins():
-    assert change("--max-steps", "8", "--model.max-steps", "3").model.max_steps == 3
+def test_a_field_may_be_given_twice_with_the_same_value():
+    assert change("--max-steps", "3", "--model.max-steps", "3").model.max_steps == 3
 
 
 def test_nothing_else_changes():
@@ -141,7 +141,9 @@ MISTAKES = {
     "of like meaning": (["--clipping-of-gradients", "3"], "did you mean --training.clip-norm"),
     "of like meaning in a text": (["--gpu"], "did you mean --training.device"),
     "no limit": (["--minutes", "None"], "minutes and training.max_updates are both None"),
-    "yes and no": (["--no-tied", "--model.tied"], "--model.tied contradicts another option"),
+    "yes and no": (["--no-tied", "--model.tied"], "--model.tied contradicts an earlier value of --model.step.tied"),
+    "twice": (["--layers", "8", "--max-steps", "3"], "--max-steps contradicts an earlier value of --model.depth"),
+    "limit and none": (["--minutes", "none", "--minutes", "3"], "--minutes contradicts .* --training.minutes"),
 }
 
 

@@ -105,6 +105,8 @@ MISTAKES = {
     "a text for a file": (["predict", "addition", "95+17"], "a text is given so: ut predict addition --text 95+17"),
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
     "nothing to sample": (["predict", "begun", "--top-k", "3"], "give --temperature too"),
+    "nothing to choose from": (["predict", "begun", "--choices", "7"], "--choices is for --format jsonl"),
+    "nothing to seed": (["predict", "reverse", "--seed", "3", "--text", "12"], "--seed is for sampling: give --temp"),
     "record into a folder": (["evaluate", "begun", "--record", "folder"], "folder: this is a folder"),
     "record nowhere": (["evaluate", "begun", "--record", "none/a.json"], "there is no folder none"),
     "results in a file": (

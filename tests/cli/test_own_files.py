@@ -5,12 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import prediction
+from universal_transformer.evaluation import measure, prediction
 from universal_transformer.tasks import Codec, LabelledData, PairsData, TextData
 from universal_transformer.tasks.task import Saved
 
@@ -74,7 +75,9 @@ def test_rows_that_were_held_out_and_are_gone_are_named(runs, recipe, tmp_path, 
     shutil.copytree(runs / recipe, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "held_out")
     assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert re.search(r"held_out/(validation|test)\.jsonl: no such file; the run kept there", capsys.readouterr().err)
+    shown = capsys.readouterr().err
+    assert re.search(r"held_out/(validation|test)\.jsonl: no such file; the run kept there", shown)
+    assert "; ut evaluate RUN --data.test FILE scores another" in shown
 
 
 @pytest.mark.parametrize(("recipe", "kind"), [("pairs", PairsData), ("labelled", LabelledData), ("text", TextData)])
@@ -179,6 +182,13 @@ def test_a_line_with_its_answer_is_noted(runs, recipe, line, looks, tmp_path, ca
     assert f"{file}:1: {looks}, which is read as text; a line is the text alone" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "line"), [("a.jsonl", '{"text": "red\\told"}'), ("a.csv", '"red\told"')])
+def test_a_tab_in_a_column_is_no_answer(runs, name, line, tmp_path, capsys):
+    (tmp_path / name).write_text(line + "\n")
+    assert main(["predict", str(runs / "labelled"), str(tmp_path / name)]) == 0
+    assert "read as text" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("recipe", ["pairs", "labelled"])
 def test_files_with_answers_are_predicted_from_their_sources(runs, recipe, tmp_path, capsys):
     (tmp_path / "with.tsv").write_text("".join(RECIPES[recipe][:5]))
@@ -238,6 +248,73 @@ def test_answers_are_written_beside_their_references(runs, recipe, tmp_path, cap
     assert len(list((tmp_path / "reports").iterdir())) == 1
 
 
+def test_two_texts_are_written_as_the_columns_that_they_were(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("two.tsv").write_text("".join(f"{WORDS[n % 6]} {n}\t{WORDS[n % 5]}\t{'ab'[n % 2]}\n" for n in range(20)))
+    assert main(["train", "labelled", "--data.train", "two.tsv", "--run", "run", *TINY]) == 0
+    given = ["--data.test", "two.tsv", "--limit", "3"]
+    for name in ("a.tsv", "a.jsonl"):
+        assert main(["evaluate", "run", *given, "--predictions", name]) == 0
+    found = [json.loads(line)["source"] for line in Path("a.jsonl").read_text().splitlines()]
+    header, *lines = (line.split("\t") for line in Path("a.tsv").read_text().splitlines())
+    assert header == ["set", "group", "source", "source", "target", "answer"]
+    assert ["\t".join(line[2:4]) for line in lines] == found
+    capsys.readouterr()
+    assert main(["predict", "run", *(part for text in found for part in ("--text", text)), "--format", "text"]) == 0
+    assert capsys.readouterr().out.splitlines() == [line[-1] for line in lines]
+
+
+@pytest.mark.parametrize("option", ["--predictions", "--record"])
+@pytest.mark.parametrize("read", ["test.tsv", "link.tsv", "labelled.tsv", "labelled/config.json", "labelled/held_out"])
+def test_a_file_that_is_read_is_not_overwritten(runs, option, read, tmp_path, capsys, monkeypatch):
+    for name in ("labelled", "labelled.tsv"):
+        (shutil.copytree if (runs / name).is_dir() else shutil.copy)(runs / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    Path("test.tsv").write_text("".join(RECIPES["labelled"][:5]))
+    Path("link.tsv").symlink_to("test.tsv")
+    (runs / "labelled.tsv").rename(runs / "gone.tsv")  # it is beside the run, as before
+    try:
+        file = read if Path(read).is_file() else f"{read}/validation.jsonl"
+        before = Path(file).read_bytes()
+        assert main(["evaluate", "labelled", "--data.test", "test.tsv", option, file]) == 2
+    finally:
+        (runs / "gone.tsv").rename(runs / "labelled.tsv")
+    said = f"ut: {option} {file}: this file is read, and would be overwritten; expected the name of a file to write\n"
+    assert capsys.readouterr().err == said
+    assert Path(file).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("text", ["--predictions", "a.tsv"], "--predictions a.tsv: a language model is scored without answers"),
+        ("text", ["--attention"], "attention of questions: task text has no supporting facts"),
+        ("labelled", ["--report", "no/where"], "--report no/where: there is no folder no; expected a folder"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_the_work(runs, recipe, options, message, capsys, monkeypatch):
+    def evaluated(*_arguments, **_options):
+        raise AssertionError
+
+    monkeypatch.setattr(measure, "evaluate", evaluated)
+    assert main(["evaluate", str(runs / recipe), *options]) == 2
+    assert f"ut: {message}" in capsys.readouterr().err
+
+
+def test_a_page_has_the_same_check_of_its_folder(runs, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["plot", str(runs / "labelled"), "--report", "no/where", "--again"]) == 2
+    said = capsys.readouterr().err
+    assert said == "ut: --report no/where: there is no folder no; expected a folder\n"
+
+
+@pytest.mark.parametrize(("split", "noted"), [("test", True), ("validation", False), ("train", False)])
+def test_scores_of_other_parts_are_not_said_to_be_those_of_the_test(runs, split, noted, tmp_path, capsys):
+    _, notes = scores(runs / "labelled", capsys, "--split", split, "--report", str(tmp_path))
+    said = "no test file: scores are those of the validation texts, which also chose the model"
+    assert (said in notes) == noted
+
+
 def test_a_report_is_written_elsewhere(runs, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     shutil.copytree(runs / "labelled", tmp_path / "run")
@@ -248,7 +325,7 @@ def test_a_report_is_written_elsewhere(runs, tmp_path, capsys):
     assert "learning_rate" in (tmp_path / "there/report.html").read_text(), "the configuration is that of the run"
     (tmp_path / "file").write_text("")
     assert main(["evaluate", str(tmp_path / "run"), "--report", str(tmp_path / "file" / "x")]) == 2
-    assert "x/report.json: Not a directory; --report FOLDER writes it elsewhere" in capsys.readouterr().err
+    assert f"x: there is no folder {tmp_path / 'file'}; expected a folder" in capsys.readouterr().err
 
 
 def test_a_run_begins_with_the_configuration_of_another(runs, tmp_path, capsys):

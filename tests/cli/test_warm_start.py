@@ -81,10 +81,11 @@ def test_a_run_with_a_warm_start_continues(folder, capsys):
     assert "--from and --resume" in capsys.readouterr().err
 
 
-def refused(folder, capsys, *options):
+def refused(folder, capsys, *options, width=8):
     run = folder / "refused"
     data = ["--data.train", str(folder / "second.tsv")]
-    assert main(["train", "pairs", "--run", str(run), *SMALL, *STILL, *WORD, *data, *options]) == 2
+    small = [*SMALL[2:], "--width", str(width)]
+    assert main(["train", "pairs", "--run", str(run), *small, *STILL, *WORD, *data, *options]) == 2
     assert not run.exists()
     message = capsys.readouterr().err
     assert message.count("\n") == 1
@@ -92,8 +93,9 @@ def refused(folder, capsys, *options):
 
 
 def test_a_run_of_which_nothing_fits_is_refused_before_a_folder_is_made(folder, capsys):
-    message = refused(folder, capsys, "--from", str(folder / "first"), "--width", "12")
+    message = refused(folder, capsys, "--from", str(folder / "first"), width=12)
     assert "nothing to start from" in message
+    assert refused(folder, capsys, "--from", str(folder / "first"), "--dry-run", width=12) == message
 
 
 def test_a_start_that_is_no_run_is_refused(folder, capsys):

@@ -129,6 +129,12 @@ def test_rows_to_predict_may_lack_what_is_answered():
         ("a.csv", "a,b\n", {"separator": "||"}, r"--data\.separator '\|\|': expected one character for .*a\.csv"),
         ("a.csv", "source,target\na,b,c\n", {}, r"a\.csv:2: found 3 columns in .*; expected 2, as in the first line"),
         ("a.jsonl", '{"q": "a"}\n', {}, r"a\.jsonl:1: found the keys .*; --data\.columns chooses other keys"),
+        ("a.csv", "question,target\na,b\n", {}, r"a\.csv:2: .*; no column source; --data\.columns chooses others$"),
+        ("a.tsv", "id\tSource\n1\ta\n", {}, r"a\.tsv:2: .*; no column target; --data\.columns chooses others$"),
+        ("a.json", '{"source": "a"}\n', {}, r"a file of JSON lines ends in \.jsonl, and each line is one object$"),
+        ("a.json", '[{"source": "a"}]\n', {}, r"a file of JSON lines ends in \.jsonl, and each line is one object$"),
+        ("a.json", '[\n{"source": "a"}\n]\n', {}, r"of JSON lines ends in \.jsonl, and each line is one object$"),
+        ("a.tsv", "[sic] a\n", {}, r"--data\.separator names another separator"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_remedy(tmp_path, name, content, options, message):

@@ -13,6 +13,7 @@ from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import measure
 from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 
@@ -112,6 +113,21 @@ def test_an_unknown_last_word_is_never_right():
         "accuracy": 0.0,
         "known_perplexity": 1.0,
     }
+
+
+def test_an_unknown_token_is_never_right_and_their_number_is_noted():
+    task = task_of([Example(source=(), target=(4, UNKNOWN, UNKNOWN)), Example(source=(), target=(5,))], "perplexity")
+    model = model_for(task)
+    with torch.no_grad():
+        model.target.bias[UNKNOWN] = 1e3
+    baseline = TrivialBaseline.learn(task.test["test"], model.config)
+    assert baseline.most_frequent == UNKNOWN
+    report = evaluate(model, task, baseline=baseline)
+    assert report.totals[0].metrics["accuracy"] == report.totals[0].baseline["accuracy"] == 0
+    note = "2 of 4 tokens (50.0%) are not in the vocabulary: never right, and <unknown> in the perplexity"
+    assert note in report.notes
+    known = evaluate(model, task_of([Example(source=(), target=(4, 5))], "perplexity"))
+    assert not any("vocabulary" in note for note in known.notes)
 
 
 def test_accuracy_of_classes_is_what_is_left_of_the_error(stories):

@@ -11,7 +11,7 @@ import torch
 from damage import damages
 from small_reports import METRICS, examined, report, story
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import Confusion, Report
+from universal_transformer.evaluation.report import Confusion, Report, ScoreRow, StepCounts
 from universal_transformer.explore.canvas import DPI
 from universal_transformer.explore.figures import error_by_group
 from universal_transformer.explore.report_page import render, write_report
@@ -90,6 +90,7 @@ def test_the_page_of_a_halting_run_has_everything(tmp_path):
     assert json.loads(read.scripts[0]) == json.loads(json.dumps([story().to_dict()]))
     for text in ("demo", "12,345", "a changed split", "halting has collapsed", "where is the lamp?", "seed"):
         assert text in read.text
+    assert "independently" not in read.text, "a whole sequence may halt together"
     assert "cpu, threads 2, torch 2.13" in read.text
 
 
@@ -147,6 +148,38 @@ def test_a_fixed_depth_has_no_ponder_time_and_says_so(tmp_path):
     read = written(tmp_path, report=fixed, examples=[examined(story(halting=False, steps=(3.0,) * 4))], metrics=METRICS)
     assert plots(tmp_path) == {"scores.svg", "attention.svg", "training.svg"}
     assert "Every position takes 4 steps" in read.text
+
+
+def test_sides_of_different_depth_are_named(tmp_path):
+    sides = (StepCounts("encoder", (0, 0, 0, 9)), StepCounts("decoder", (0, 7, 0, 0)))
+    found, read = of_steps(tmp_path, *sides)
+    assert "Every position takes 4 (encoder) or 2 (decoder) steps: the depth" in read.text
+    assert "4 (encoder) or 2 (decoder)steps (fixed)" in read.text
+    head, row = found.score_table()
+    assert head[-2:] == ["encoder steps (fixed)", "decoder steps (fixed)"]
+    assert row[-2:] == ["4", "2"]
+
+
+def test_steps_that_differ_without_halting_are_shown(tmp_path):
+    """As many steps as positions: of an encoder, beside a decoder of two steps."""
+    sides = (StepCounts("encoder", (0, 2, 6, 8)), StepCounts("decoder", (0, 7, 0, 0)))
+    found, read = of_steps(tmp_path, *sides)
+    assert plots(tmp_path) == {"ponder_histogram.svg"}
+    assert "A position takes at most 4 steps." in read.text
+    assert "2.96mean steps" in read.text
+    for text in ("fixed: ", "Every position", "halts"):
+        assert text not in read.text
+    head, row = found.score_table()
+    assert head[-2:] == ["encoder steps", "decoder steps (fixed)"]
+    assert row[-2:] == ["3.38 ± 0.70", "2"]
+    assert any("encoder: share of 16 positions by steps taken" in line for line in found.lines())
+
+
+def of_steps(folder, *sides):
+    """The report of a model without halting whose positions take these steps, and its page."""
+    whole = ScoreRow("test", "", 5, {"error": 3.0}, sides)
+    found = dataclasses.replace(report(halting=False), rows=(whole,), totals=(whole,), steps_by_supports=())
+    return found, written(folder, report=found)
 
 
 def test_answers_are_there_without_scripts(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from training import tiny
 from universal_transformer.errors import UserError
 from universal_transformer.files import write_json
 from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.resume import configuration_changes
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import PairsData
 from universal_transformer.training import run as training_run
@@ -92,6 +94,13 @@ def test_an_accepted_field_that_has_not_changed_is_named(tmp_path):
         train(tiny.run_config(), tmp_path / "run", task=tiny.task(), resume=True, accept_changes=["training.clip_norm"])
     with pytest.raises(UserError, match="for a run that continues, not for a new one"):
         train(tiny.run_config(), tmp_path / "new", task=tiny.task(), accept_changes=["training.clip_norm"])
+
+
+def test_the_updates_of_a_line_of_metrics_change_only_without_a_curriculum():
+    for curriculum, refused in ((None, False), (1.0, True)):
+        before, now = (tiny.run_config(curriculum=curriculum, log_every=every) for every in (1, 2))
+        with pytest.raises(UserError, match=r"log_every was 1, is now 2$") if refused else nullcontext():
+            assert configuration_changes(before, now, accepted=(), where="run")
 
 
 def test_a_configuration_that_was_edited_by_hand_is_compared_with_the_checkpoint(tmp_path):

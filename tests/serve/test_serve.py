@@ -3,12 +3,14 @@
 import copy
 import dataclasses
 import json
+import re
 import sys
 import threading
 
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.cli import serve as serve_command
 from universal_transformer.decoding import DecodingOptions
 from universal_transformer.models.call import GREEDY, Sampling
 
@@ -232,6 +234,28 @@ def test_a_model_whose_rows_cannot_part_predicts_alone():
         assert answer.status == 400
         assert "this model has no completions here (rows cannot be at different depth steps" in answer.message
         assert server.predict("the red").json["predictions"][0]["text"] == writer()("the red").text
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "routes", "said"),
+    [
+        ("reverse", [], "/v1/completions and /predict", ""),
+        ("reverse", ["--beams", "2"], "/v1/completions and /predict", "ut: --beams is for /predict: /v1/completions "),
+        ("addition", ["--beams", "2"], "/predict", "ut: no /v1/completions: "),
+    ],
+)
+def test_the_start_says_which_routes_answer_and_which_search(run, options, routes, said, monkeypatch, capsys):
+    monkeypatch.setattr(serve_command, "run_server", lambda *_, **__: None)
+    assert main(["serve", run, "--port", "0", *options]) == 0
+    shown = capsys.readouterr()
+    assert re.fullmatch(rf"{run}: http://127\.0\.0\.1:\d+{routes}; Ctrl-C ends it\n", shown.out)
+    assert shown.err.startswith(said)
+    assert shown.err.count("\n") == bool(said)
+
+
+def test_a_server_has_no_size_of_batches(capsys):
+    assert main(["serve", "reverse", "--batch-tokens", "64"]) == 2
+    assert "unknown option --batch-tokens" in capsys.readouterr().err
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch, capsys):

@@ -34,6 +34,7 @@ def test_a_source_is_the_columns_of_its_pixels_from_0_to_1(digits):
         assert example.source.dtype == np.float32
         assert (np.rint(255 * example.source.T) == picture).all()
         assert caption(task, example) == str(digit)
+        assert task.codec.source.input_text(example.source) == "", "a line would be the path of a file"
 
 
 @pytest.mark.parametrize("part", ["validation", "test"])

@@ -56,7 +56,7 @@ def test_number_labels_of_json_lines(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "t{n}", "label": {n % 3}}}\n' for n in range(9)))
     assert LabelledData(train=str(tmp_path / "a.jsonl")).load().codec.target.labels == ("0", "1", "2")
     (tmp_path / "b.jsonl").write_text('{"text": "t", "label": true}\n')
-    with pytest.raises(UserError, match=r'b\.jsonl:1: "label" is True; expected a string'):
+    with pytest.raises(UserError, match=r'b\.jsonl:1: "label" is True; expected a string or a whole number$'):
         LabelledData(train=str(tmp_path / "b.jsonl")).load()
 
 

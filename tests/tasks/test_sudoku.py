@@ -54,6 +54,15 @@ def test_the_same_seed_gives_the_same_boards_and_another_seed_others():
         assert two != other.test["test"][3]
 
 
+def test_a_reference_is_the_whole_board_whatever_the_given_cells_are_taken_for():
+    task = SudokuData(side=4, **FEW).load()
+    side = task.codec.target
+    for example, board in zip(task.test["test"], boards(task.test["test"]), strict=True):
+        line = side.input_text(example.source)
+        assert side.completed(side.render(example.target), line) == side.render(board.solution)
+        assert side.completed("1" * 16, f" {line.replace('.', '0')}\n") == line.replace(".", "1")
+
+
 def test_given_cells_have_no_class_and_their_number_is_the_group():
     task = SudokuData(side=4, givens=(5, 7), **FEW).load()
     for example in task.test["test"]:

@@ -1,10 +1,15 @@
 import io
+import os
+import pty
+import signal
+import sys
 
 import pytest
 from rich.console import Console
 
 from universal_transformer.training import display as displays
-from universal_transformer.training.display import Display, ProgressBar, UpdateStatus, display
+from universal_transformer.training.display import Display, Output, ProgressBar, UpdateStatus, display
+from universal_transformer.training.interruption import stop_on_signals
 
 STEPS = {"encoder": 2.25, "decoder": 1.5}
 
@@ -42,6 +47,43 @@ def test_on_a_terminal_there_is_a_bar():
     text = out.getvalue()
     for part in ("loss 1.500 · encoder 2.25 · decoder 1.50 steps", "100 %", "5,000 tokens/s", "0:00 left", "half way"):
         assert part in text
+
+
+@pytest.fixture
+def hang_up():
+    """SIGHUP as a terminal has it, whether or not the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield signal.SIGHUP
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("signals", [["SIGHUP", "SIGHUP"], ["SIGHUP", "SIGINT"], ["SIGINT", "SIGHUP"], ["SIGHUP"]])
+def test_a_closed_terminal_stops_as_often_as_it_says_so(hang_up, signals):
+    """A shell and the system both send it, and nobody who is in a hurry."""
+    with stop_on_signals() as stop:
+        assert not stop()
+        for name in signals:
+            signal.raise_signal(signal.Signals[name])
+        assert stop()
+    assert signal.getsignal(hang_up) == signal.SIG_DFL
+
+
+def test_what_ignores_a_closed_terminal_goes_on_ignoring_it(hang_up):
+    signal.signal(hang_up, signal.SIG_IGN)
+    with stop_on_signals() as stop:
+        signal.raise_signal(hang_up)
+        assert not stop()
+    assert signal.getsignal(hang_up) == signal.SIG_IGN
+
+
+def test_output_to_a_closed_terminal_is_no_error(monkeypatch):
+    """SIGHUP may come later than this, or never: after disown."""
+    master, terminal = pty.openpty()
+    with open(terminal, "w", encoding="utf-8") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        os.close(master)
+        for text in ("first", "second"):
+            display(quiet=False, unit="examples", console=Output(force_terminal=False)).note(text)
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,10 @@ SMALL = ["--max-updates", "2", "--minutes", "None", "--batch-tokens", "64", "--v
 FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
 
 
-def train_stories(run: Path, *options: str) -> None:
-    """Train a small model of a fixed depth on stories, as a user would."""
-    assert (
-        main(["train", "stories", "--run", str(run), *SMALL, *FEW, "--halting.side", "none", "--quiet", *options]) == 0
-    )
+def train_stories(run: Path, *options: str, side: str = "none") -> None:
+    """Train a small model, of a fixed depth unless a side halts, on stories, as a user would."""
+    fields = [*SMALL, *FEW, "--halting.side", side, *options]
+    assert main(["train", "stories", "--run", str(run), *fields, "--quiet"]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +217,7 @@ def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys, name):
 
 
 def test_a_run_that_halts_is_told_that_its_output_changes(tmp_path, capsys):
-    train_stories(tmp_path / "run", "--halting.side", "both")
+    train_stories(tmp_path / "run", side="both")
     assert main(["train", str(tmp_path / "run"), "--stage", "halting", "--dry-run"]) == 0
     assert "(rule act) puts out the mean of its states" in capsys.readouterr().err
 

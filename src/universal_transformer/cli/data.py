@@ -30,7 +30,7 @@ class Data(OnData):
 
     def __call__(self) -> int:
         """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
-        if self.action == "check" and self.name != "" and _is_recipe(self.name):
+        if self.action == "check" and self.name != "" and _is_recipe(self.name, self.fields):
             return _check_recipe(self.name, self.fields)
         refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
@@ -98,11 +98,11 @@ def _check(name: str) -> int:
     return 0 if overall(states) == "ok" else FAILED
 
 
-def _is_recipe(name: str) -> bool:
+def _is_recipe(name: str, fields: Sequence[str]) -> bool:
     from universal_transformer.data.sources import DATASETS
     from universal_transformer.recipes import RECIPES
 
-    return name in RECIPES and name not in DATASETS
+    return name in RECIPES and (bool(fields) or name not in DATASETS)
 
 
 def _check_recipe(name: str, fields: Sequence[str]) -> int:
@@ -112,7 +112,7 @@ def _check_recipe(name: str, fields: Sequence[str]) -> int:
     from universal_transformer.runs.opened import load_data
     from universal_transformer.training.data_lines import data_lines
 
-    config = override(RECIPES[name](), fields, prog=f"ut data check {name}")
+    config = override(RECIPES[name](), fields, prog=f"ut train {name}")
     task = load_data(config)
     say("\n".join([*data_lines(task, config.model), *(f"note        {text}" for text in task.notes)]))
     return 0

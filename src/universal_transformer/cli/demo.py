@@ -53,14 +53,14 @@ def _train(folder: Path) -> bool:
     """Train to the end of the recipe; return False if interrupted."""
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.runs.opened import is_finished, read_config
+    from universal_transformer.runs.opened import limit_of, read_config
     from universal_transformer.typed import replaced
 
     resume = (folder / CONFIG).is_file()
     config = read_config(folder) if resume else replaced(RECIPES[RECIPE](), CHANGES)
     if config.recipe != RECIPE:
         raise UserError(f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run")
-    if is_finished(folder):
+    if limit_of(folder):
         print(f"{folder} is trained already (delete the folder to train again)")
         return True
     if not resume:

@@ -20,14 +20,14 @@ from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
-from universal_transformer.runs.folder import BASELINE, METRICS
-from universal_transformer.runs.opened import OwnTests, open_with_task
+from universal_transformer.runs.folder import BASELINE, CONFIG, HELD_OUT, METRICS
+from universal_transformer.runs.opened import OwnTests, open_with_task, read_config, with_found_files
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import Progress
-    from universal_transformer.evaluation.report import Report
+    from universal_transformer.evaluation.report import AttentionAtStep, Report
     from universal_transformer.evaluation.scores import ScoreSums
     from universal_transformer.evaluation.trivial import TrivialBaseline
     from universal_transformer.runs.opened import Run
@@ -66,21 +66,19 @@ class Evaluate(Scoring, Answering, Reporting):
         """Evaluate, print and write the report."""
         if self.data and (self.test or self.test_target or self.group is not None):
             raise UserError(f"--data {self.data} and --data.test: two test sets; leave one out")
-        folder = find(self.run)
-        _check_record(self.record, folder)
-        if self.predictions:
-            check_writable("--predictions", self.predictions)
-        at_file = self.report and Path(self.report).is_file()
-        refuse((at_file, f"--report {self.report}: this is a file; expected a folder"))
+        folder, own = find(self.run), OwnTests(files=self.test, targets=self.test_target, group=self.group)
+        self._check_files(folder, own)
         run, task = open_with_task(
             folder,
             device=self.device,
             data_dir=self.data_dir,
             other=self.data,
-            own=OwnTests(files=self.test, targets=self.test_target, group=self.group),
+            own=own,
             halting_execution=self.halting_execution,
         )
         run = dataclasses.replace(run, other_reports=self.report)
+        unanswered = "a language model is scored without answers; leave it out"
+        refuse((self.predictions and not run.model.config.reads, f"--predictions {self.predictions}: {unanswered}"))
         from universal_transformer.evaluation.metrics import metric_of
 
         statistics = metric_of(task).statistics
@@ -102,6 +100,21 @@ class Evaluate(Scoring, Answering, Reporting):
         if not self.json:
             say(f"written to {path}")
         return 0
+
+    def _check_files(self, folder: Path, own: OwnTests) -> None:
+        """Refuse, before the work, what cannot be written, and files that the run or this call reads."""
+        from universal_transformer.tasks.task import file_fields
+
+        self.check_report()
+        config = read_config(folder)
+        found = with_found_files(config, folder, may_miss=file_fields(config.data))
+        read = [*file_fields(found.data).values(), *map(Path, (*own.named().values(), *own.targets))]
+        read += [folder / name for name in (CONFIG, METRICS, BASELINE, MODEL, HELD_OUT)]
+        for option, file in (("--predictions", self.predictions), ("--record", self.record)):
+            if file:
+                check_writable(option, file, read=read)
+        if self.record:
+            _check_record(self.record, folder)
 
     def inference(self, run: Run) -> tuple[DecodingOptions, str]:
         """Return depth and search, with the depth of the run's calibration, and a note on it (`calibrated`)."""
@@ -153,6 +166,12 @@ def evaluate_run(
     metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
     known = statistics in (None, metric.statistics)
     inference, note = options.inference(run)
+    selection = Selection(options.split, options.limit)
+    attention: tuple[AttentionAtStep, ...] = ()
+    if options.attention:  # first, because it refuses models of other tasks
+        from universal_transformer.evaluation.attention_mass import attention_by_supports
+
+        attention = attention_by_supports(run.model, task, selection, options=inference)
 
     def watch(scored: Scored) -> None:
         if progress is not None:
@@ -164,19 +183,13 @@ def evaluate_run(
         report = evaluate(
             run.model,
             task,
-            Selection(options.split, options.limit),
+            selection,
             options=inference,
             batch_tokens=options.batch_tokens,
             baseline=metric.statistics.load(baseline, run.model.config) if known and baseline.exists() else None,
             watch=watch,
         )
-    if options.attention:
-        from universal_transformer.evaluation.attention_mass import attention_by_supports
-
-        measured = attention_by_supports(run.model, task, Selection(options.split, options.limit), options=inference)
-        report = dataclasses.replace(report, attention=measured)
-    if note:
-        report = dataclasses.replace(report, notes=(*report.notes, note))
+    report = dataclasses.replace(report, attention=attention, notes=(*report.notes, *[note] * bool(note)))
     return report, options.file_name(calibrated=inference != options.decoding())
 
 
@@ -202,10 +215,6 @@ def _write_predictions(run: Run, task: Task, options: Evaluate, answers: Answers
     from universal_transformer.files import one_line, write_text
 
     inference, _ = options.inference(run)
-    if not run.model.config.reads:
-        raise UserError(
-            f"--predictions {options.predictions}: a language model is scored without answers; leave it out"
-        )
     sets, _ = select_examples(task, Selection(options.split, options.limit))
     asked, metric = partial(dataclasses.replace, target=run.codec.unanswered), metric_of(task)
 
@@ -215,24 +224,20 @@ def _write_predictions(run: Run, task: Task, options: Evaluate, answers: Answers
         found = predict(run.model, run.codec, again, options=inference, batch_tokens=options.batch_tokens)
         yield from (next(found).text if text is None else text for text in kept)
 
-    rows = [
-        {
-            "set": name,
-            "group": example.group,
-            "source": example.written[0] if example.written else task.codec.source.text(example.source),
-            "target": example.written[1] if example.written else task.codec.render(example.target),
-            "answer": answer,
-        }
-        for name, examples in sets.items()
-        for example, answer in zip(examples, texts(name, examples), strict=True)
-    ]
+    codec, rows = task.codec, []
+    for name, examples in sets.items():
+        for example, answer in zip(examples, texts(name, examples), strict=True):
+            source, target = example.written or (codec.source.input_text(example.source), codec.render(example.target))
+            target, answer = (codec.target.completed(text, source) for text in (target, answer))
+            rows.append({"set": name, "group": example.group, "source": source, "target": target, "answer": answer})
     if options.predictions.endswith(".jsonl"):
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     else:
-        lines = [
-            "\t".join(rows[0]),
-            *("\t".join(one_line(cell).replace("\t", " ") for cell in row.values()) for row in rows),
-        ]
+        segments = codec.source.segments  # of an input, each a column
+        table = [["set", "group", *["source"] * segments, "target", "answer"]]
+        for name, group, source, target, answer in map(dict.values, rows):
+            table.append([name, group, *source.split("\t", segments - 1), target, answer])
+        lines = ["\t".join(one_line(cell).replace("\t", " ") for cell in cells) for cells in table]
     write_text(Path(options.predictions), "".join(f"{line}\n" for line in lines))
     note(f"ut: answers written to {options.predictions}")
 
@@ -251,10 +256,7 @@ def sharing_positions(run: Run) -> Iterator[None]:
 
 
 def _check_record(file: str, folder: Path) -> None:
-    """Refuse, before the work, a file that cannot be written and a run without sound metrics of its training."""
-    if not file:
-        return
-    check_writable("--record", file)
+    """Refuse, before the work, a run without sound metrics of its training."""
     has_metrics = (folder / METRICS).is_file()
     if (folder / MODEL).is_dir() and not has_metrics:
         missing = f"{show_path(folder)} has no {METRICS}, which holds how the run was trained"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from universal_transformer.cli.output import check_writable, note, say
 from universal_transformer.cli.parser import OptionForm
-from universal_transformer.cli.shared_options import Answering, File, Folder, OfRun
+from universal_transformer.cli.shared_options import Answering, File, Folder, InBatches, OfRun
 from universal_transformer.errors import UserError, optional, refuse, suggestion
 from universal_transformer.files import show, show_path, write_json
 from universal_transformer.manifest import MODEL
@@ -23,7 +23,7 @@ RESAMPLES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class LmEval(Answering, OfRun):
+class LmEval(Answering, InBatches, OfRun):
     """Score a language model on tasks of lm-evaluation-harness, with its figures."""
 
     tasks: Annotated[tuple[str, ...], OptionForm("TASK")]

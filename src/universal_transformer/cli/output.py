@@ -3,12 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import printable
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -43,11 +43,13 @@ def data_dir(folder: str) -> Iterator[None]:
             os.environ["UT_DATA"] = before
 
 
-def check_writable(option: str, file: str) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to hold."""
-    if Path(file).is_dir() or not Path(file).parent.is_dir():
-        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
-        raise UserError(f"{option} {file}: {what}; expected the name of a file to write")
+def check_writable(option: str, file: str, *, read: Iterable[Path] = ()) -> None:
+    """Refuse, before the work whose result it is to hold, a file that cannot be written, or is in what is `read`."""
+    path, others = Path(file), (one for place in read for one in (place, *place.rglob("*")) if one.exists())
+    what = "this is a folder" * path.is_dir() or f"there is no folder {path.parent}" * (not path.parent.is_dir())
+    if not what and path.exists() and any(map(path.samefile, others)):
+        what = "this file is read, and would be overwritten"
+    refuse((what, f"{option} {file}: {what}; expected the name of a file to write"))
 
 
 def note(text: str) -> None:

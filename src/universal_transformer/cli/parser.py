@@ -304,14 +304,13 @@ class _Store(argparse.Action):
         self.option, self.negated = option, negated
 
     def __call__(self, _: Any, namespace: argparse.Namespace, words: Any, name: str | None = None) -> None:
-        before = getattr(namespace, self.dest, None)
         value: Any = not self.negated
         if self.option.hint is not bool:
             value = self.option.value(words, where=name or "")
-        if self.option.hint is bool and before not in (None, value):
-            raise UserError(f"{name} contradicts another option; {self.option.name} and its no: write one of them")
         if self.nargs == "+":
-            value = (before or ()) + value
+            value = getattr(namespace, self.dest, ()) + value
+        elif getattr(namespace, self.dest, value) != value:
+            raise UserError(f"{name} contradicts an earlier value of {self.option.name}: write one of them")
         setattr(namespace, self.dest, value)
 
 

@@ -36,6 +36,7 @@ class Plot(OnData, Reporting):
         from universal_transformer.runs.opened import open_with_task
 
         folder = find(self.run)
+        self.check_report()
         run, task = open_with_task(folder, data_dir=self.data_dir)
         run = replace(run, other_reports=self.report)
         metrics_of(run)  # refused before the work, if they are not sound

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from universal_transformer.cli.output import USAGE_ERROR, error_line, note, say
 from universal_transformer.cli.parser import OptionForm, Place
-from universal_transformer.cli.shared_options import Answering, Folder, OfRun
+from universal_transformer.cli.shared_options import Answering, Folder, InBatches, OfRun
 from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import Line, one_line, quoted, show, show_path
 from universal_transformer.manifest import MODEL
@@ -46,7 +46,7 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(Answering, OfRun):
+class Predict(Answering, InBatches, OfRun):
     """Predict from a file or from standard input: one result for each line."""
 
     files: Annotated[tuple[str, ...], OptionForm("FILE", place=Place.WORD)] = ()
@@ -59,8 +59,8 @@ class Predict(Answering, OfRun):
     format: Literal["text", "jsonl", "conll", "tsv"] = "text"
     """text: the answers. jsonl: one JSON object a line, with scores and steps. tsv: each input with its answer. conll:
     each token with its tag."""
-    choices: OneOf = 3
-    """Number of best predictions in each JSON object."""
+    choices: OneOf | None = None
+    """Number of best predictions in each JSON object (default: 3)."""
     lines: Annotated[Positive, OptionForm("N")] = 1
     """Lines that a language model writes for each prompt."""
     longest: Positive = LONGEST
@@ -71,7 +71,7 @@ class Predict(Answering, OfRun):
     """Sample from the K likeliest tokens (by default all)."""
     top_p: Annotated[float, Range(0, 1, above=True), OptionForm("P")] = 1.0
     """Sample from the likeliest tokens that together have this probability."""
-    seed: Annotated[int, Range(0)] = 0
+    seed: Annotated[int, Range(0)] | None = None
     """Seed of sampling (default: 0)."""
 
     def __call__(self) -> int:
@@ -81,10 +81,8 @@ class Predict(Answering, OfRun):
         temperature = "give --temperature too (1: the model's own distribution)"
         refuse(
             (self.beams > 1 and sampled, "--beams and --temperature: search or sample, not both"),
-            (
-                not sampled and (self.top_k or self.top_p < 1),
-                f"--top-k and --top-p are for sampling: {temperature}",
-            ),
+            (not sampled and (self.top_k or self.top_p < 1), f"--top-k and --top-p are for sampling: {temperature}"),
+            (self.choices and self.format != "jsonl", "--choices is for --format jsonl: give it too"),
             (self.text and self.files, "--text and a file: name one of them"),
             (stdin and sys.stdin is None, closed),
         )
@@ -92,9 +90,11 @@ class Predict(Answering, OfRun):
         from universal_transformer.evaluation.prediction import predict
         from universal_transformer.runs.opened import open_run
 
-        sampling = Sampling(temperature=self.temperature or 0.0, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        sampling = Sampling(temperature=self.temperature or 0, top_k=self.top_k, top_p=self.top_p, seed=self.seed or 0)
         inference = replace(self.decoding(sampling), lines=self.lines)
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
+        unused = self.seed is not None and not (sampled or run.codec.target.draws)
+        refuse((unused, f"--seed is for sampling: {temperature}"))
         if self.temperature is None and self.beams == 1 and run.codec.target.draws:
             inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
         if self.calibration:
@@ -102,8 +102,7 @@ class Predict(Answering, OfRun):
             inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
             if found:
                 note(f"ut: {found}")
-        writer = FORMATS[self.format](run.codec)
-        remedy = inference.longer_answers(run.model)
+        writer, remedy = FORMATS[self.format](run.codec), inference.longer_answers(run.model)
         results = _Results(run.codec, writer, output=self.output, longest=self.longest, remedy=remedy)
         given = _texts(run, self.text) if self.text else _inputs(run, [None] if stdin else self.files)
         answers = predict(
@@ -111,7 +110,7 @@ class Predict(Answering, OfRun):
             run.codec,
             results.examples(given),
             options=inference,
-            num_choices=self.choices,
+            num_choices=self.choices or 3,
             batch_tokens=self.batch_tokens,
             window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
         )
@@ -317,6 +316,7 @@ def _lines(run: Run, file: str | None) -> Iterator[Input]:
 
     A line of a codec that reads files is the path of one; what is no text is refused once.
     """
+    from universal_transformer.data.text_sources import is_table
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
 
     codec, name, suffixes = run.codec, "standard input" if file is None else file, run.codec.source.suffixes
@@ -325,13 +325,15 @@ def _lines(run: Run, file: str | None) -> Iterator[Input]:
         yield from [_of_example(codec, example) for example in codec.read(whole, name=name)]
         return
     lines = try_stream(sys.stdin.buffer, name) if file is None else try_lines(file)
-    inputs = getattr(run.config.data, "inputs", None)  # tasks on files of users have it
+    inputs, layout = (getattr(run.config.data, field, None) for field in ("inputs", "layout"))  # of files of users
+    is_cell = layout is not None and is_table(name, layout)  # no answer is in it
     for line in lines if inputs is None else inputs(lines, name=name, codec=codec):
         if line.fault and suffixes:
             wanted = f"expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
             yield Input(fault=UserError(f"{line.fault}; {wanted}"))
             return
-        yield _input(codec, line, name=name)
+        given = _input(codec, line, name=name)
+        yield given._replace(example=replace(given.example, notes=())) if is_cell and given.example else given
 
 
 def _texts(run: Run, texts: Sequence[str]) -> Iterator[Input]:

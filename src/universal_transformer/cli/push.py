@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class Push(OfRun):
     """Upload a trained model to the hub of Hugging Face, with a card that states its figures.
 
-    A copy from there is the folder of a run: ut evaluate, ut predict and load take it. Data and checkpoints are not
-    uploaded, and the configuration names your files without their folders.
+    A copy from there is the folder of a run: ut predict and load take it, and ut evaluate where the data are no files
+    of yours, or with --data.test FILE. Data and checkpoints are not uploaded, and the configuration names your files
+    without their folders.
     """
 
     repository: Annotated[str, OptionForm("USER/NAME", place=Place.WORD)]

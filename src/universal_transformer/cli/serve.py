@@ -56,10 +56,11 @@ class Serve(Answering, Limits, OfRun):
         with listen(self.host, self.port) as listening:
             host, port = listening.getsockname()[:2]
             app = Service(engine, name).app(hosts={*LOCAL, _bracketed(self.host), *map(str.lower, self.allow_host)})
-            for line in (found and f"ut: {found}", engine.obstacle and f"ut: no /v1/completions: {engine.obstacle}"):
-                if line:
-                    note(line)
-            print(f"{name}: http://{_bracketed(host)}:{port}/v1/completions and /predict; Ctrl-C ends it", flush=True)
+            greedy = self.beams > 1 and "--beams is for /predict: /v1/completions takes the likeliest token or samples"
+            for line in filter(None, (found, f"no /v1/completions: {engine.obstacle}" if engine.obstacle else greedy)):
+                note(f"ut: {line}")
+            routes = "/predict" if engine.obstacle else "/v1/completions and /predict"
+            print(f"{name}: http://{_bracketed(host)}:{port}{routes}; Ctrl-C ends it", flush=True)
             run_server(app, listening, seconds=self.seconds)
         return 0
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from universal_transformer.cli.parser import OptionForm, Place
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.models.call import GREEDY, LENGTH_PENALTY, Sampling
 from universal_transformer.typed import Positive, Range
 
@@ -36,6 +37,12 @@ class Reporting(OfRun):
     report: Folder = ""
     """Where reports are written (default: the folder of the run)."""
 
+    def check_report(self) -> None:
+        """Refuse, before the work, a folder of reports that cannot be made."""
+        folder = Path(self.report)
+        what = "this is a file" if folder.is_file() else f"there is no folder {folder.parent}"
+        refuse((folder.is_file() or not folder.parent.is_dir(), f"--report {folder}: {what}; expected a folder"))
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnData:
@@ -53,10 +60,16 @@ class Computing:
         Literal["auto", "masked"] | None, OptionForm(name="model.execution.halting_execution")
     ] = None
     """auto: leave out halted positions where that saves time; masked: never (default: as trained)."""
-    batch_tokens: Positive = 16384
-    """Positions of a batch."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InBatches:
+    """Computes batches."""
+
+    batch_tokens: Positive = 16384
+    """Positions of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +112,7 @@ class Answering(Computing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring(OnData, Computing):
+class Scoring(OnData, Computing, InBatches):
     """Scores a model on the data of its run, or on test files of its own."""
 
     limit: Positive | None = None

@@ -17,7 +17,7 @@ from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find, is_pretrained
 from universal_transformer.runs.folder import CONFIG
 from universal_transformer.runs.opened import (
-    is_finished,
+    limit_of,
     load_data,
     open_run,
     other_runs,
@@ -159,8 +159,8 @@ class Train(OnData):
             (not folder.exists(), f"{show_path(folder)}: no such run folder{other_runs(folder)}"),
         )
         config = read_config(folder)
-        if not self.fields and is_finished(folder):
-            note("note: this run is finished; a higher --minutes or --max-updates continues it")
+        if not self.fields and (limit := limit_of(folder)):
+            note(f"note: this run is finished; a higher {limit} continues it")
         fields = [*self._place_of_data(config), *self.fields]
         config = override(config, fields, prog="ut train --resume", also=list(options_of(Train)))
         return self._train(config, folder, accepted=accepted)
@@ -239,8 +239,8 @@ def _check_new(folder: Path) -> None:
         return
     here = quoted(folder)
     what = f"run that is not finished: ut train --resume {here}"
-    if is_finished(folder):
-        resume = f"ut train --resume {here} with a higher --minutes or --max-updates"
+    if limit := limit_of(folder):
+        resume = f"ut train --resume {here} with a higher {limit}"
         what = f"finished run: ut evaluate {here} scores it, {resume}"
     raise UserError(f"{show_path(folder)} holds a {what} continues it, --run FOLDER trains another")
 

@@ -35,6 +35,7 @@ NO_GROUP = "(empty)"
 TAB, COMMA = "\t", ","
 CSV, JSON_LINES = ".csv", (".jsonl", ".ndjson")
 IN_BRACES = re.compile(r"\{(\w*)\}")
+AS_JSON = re.compile(r"\s*(\[?\s*\{|\[\s*$)")
 Lines = Iterable[Line]
 
 
@@ -219,7 +220,7 @@ class Columns:
         if self.words and isinstance(value, list) and all(isinstance(word, str) for word in value):
             value = " ".join("_".join(word.split()) for word in value)
         if not isinstance(value, str):
-            raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
+            raise UserError(f'{where}: "{column}" is {show(value)}; expected a string or a whole number')
         broken = any("\ud800" <= letter <= "\udfff" for letter in value)
         refuse((broken, "half of a surrogate pair; expected whole characters"), at=f'{where}: "{column}"')
         refuse_separator(value, where)
@@ -250,8 +251,8 @@ class Columns:
             remedy = f"--data.columns {self._numbers} chooses columns"
             if len(cells) == 1:
                 remedy = f"--data.separator names another separator, such as ';', or a line such as '{self._a_line}'"
-            if cells[0].lstrip().startswith("{"):
-                remedy = "the name of a file of JSON lines ends in .jsonl"
+            if AS_JSON.match(cells[0]):
+                remedy = "the name of a file of JSON lines ends in .jsonl, and each line is one object"
             expected = f"{len(self.names)}, {'<TAB>'.join(self.names)}{more}"
             raise UserError(f"{where}: found {found}; expected {expected}; {remedy}")
         return fields | dict(zip(self.names, rest, strict=True))
@@ -299,8 +300,8 @@ def _header(columns: Columns, cells: Sequence[str], where: str, *, inputs: bool,
     found = [cell.strip() for cell in cells]
     if not columns.chosen:
         known = [name.lower() if name.lower() in columns.names else name for name in found]
-        needed = {columns.first} if inputs else {*columns.names}
-        return known if (alone or len(known) > 1) and {*known} >= needed else []
+        expected = {columns.first} if inputs else {*columns.names}
+        return known if (alone or len(known) > 1) and expected.intersection(known) else []
     read = columns.places[columns.first] if inputs else columns.read
     named = [place for place in read if not place.isdecimal()]
     if len(found) == 1 and found[0] not in named:  # a file of the first column alone

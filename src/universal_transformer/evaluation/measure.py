@@ -113,7 +113,7 @@ def evaluate(
         split=examples.split,
         halting=model.config.halts or options.exit is not None,
         baseline="" if baseline is None else metric.describe(baseline),
-        notes=(*task.notes, *notes, *options.notes(model)),
+        notes=(*notes, *metric.notes(total(groups.values())), *options.notes(model)),
     )
     return dataclasses.replace(report, warnings=tuple(warnings_of(report, model, options)))
 
@@ -244,7 +244,7 @@ def select_examples(task: Task, chosen: Selection) -> tuple[dict[str, Sequence[E
         raise UserError(
             f"split {show(split)}: allowed for task {task.name} are {', '.join(allowed[:MOST_NAMED])}{more}"
         )
-    notes = []
+    notes = [note for note in task.notes if split not in ("validation", "train") or note not in task.test_notes]
     for name, examples in sets.items():
         if not len(examples):
             raise UserError(f"task {task.name}: no examples in {name}; expected at least one to score")

@@ -128,8 +128,7 @@ class Report:
         """Groups with a score above `failed_above` (the paper's failed tasks); None for another metric or without
         groups.
         """
-        limit = self.failed_above
-        if limit is None or not self.has_groups:
+        if (limit := self.failed_above) is None or not self.has_groups:
             return None
         return tuple(row for row in self.rows if row.metrics[self.decisive] > limit)
 
@@ -144,8 +143,7 @@ class Report:
 
     @property
     def failed_means(self) -> str:
-        title = scores()[self.decisive].title.removesuffix(" %")
-        return f"{title} above {self.failed_above:.0f} %"
+        return f"{scores()[self.decisive].title.removesuffix(' %')} above {self.failed_above:.0f} %"
 
     def mean_over_groups(self, metric: str) -> float:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
@@ -155,6 +153,12 @@ class Report:
         """Steps of one side over all test sets; None where the model has no such side."""
         found = [steps for row in self.totals for steps in row.steps if steps.side == side]
         return sum(found[1:], found[0]) if found else None
+
+    @property
+    def fixed_steps(self) -> dict[Side, int]:
+        """Steps of the sides on which all positions make equally many; none of a model that halts."""
+        sides = () if self.halting else filter(None, map(self.steps, get_args(Side)))
+        return {steps.side: round(steps.mean) for steps in sides if sum(map(bool, steps.counts)) == 1}
 
     @property
     def mean_steps(self) -> float:
@@ -223,18 +227,18 @@ class Report:
         if decisive in self.totals[0].baseline:
             columns.insert(metrics.index(decisive) + 1, (decisive, True))
         sides = [steps.side for steps in self.totals[0].steps]
-        depth = "steps" if self.halting else "steps (fixed)"
+        fixed = self.fixed_steps
         table = [
             ["test set", "group", "examples"]
             + ["baseline" if trivial else titles[name].title for name, trivial in columns]
-            + [depth if len(sides) == 1 else f"{side} {depth}" for side in sides]
+            + [f"{side} " * (len(sides) > 1) + ("steps (fixed)" if side in fixed else "steps") for side in sides]
         ]
         for total in self.totals:
             rows = [row for row in self.rows if row.set == total.set]
             table += [
                 [row.set, row.group or "all", f"{row.count:,}"]
                 + [_score(row.baseline if trivial else row.metrics, name) for name, trivial in columns]
-                + [show_steps(steps) if self.halting else f"{steps.mean:.0f}" for steps in row.steps]
+                + [f"{steps.mean:.0f}" if steps.side in fixed else show_steps(steps) for steps in row.steps]
                 for row in ([*rows, total] if len(rows) > 1 else [total])
             ]
         return table
@@ -254,9 +258,9 @@ class Report:
         return tables
 
     def step_tables(self) -> dict[str, list[list[str]]]:
-        """Return the steps of the positions of a model that halts as text, by title."""
-        tables = {}
-        for steps in filter(None, map(self.steps, get_args(Side))) if self.halting else ():
+        """Return the steps of the positions of sides on which they differ as text, by title."""
+        tables, fixed = {}, self.fixed_steps
+        for steps in filter(None, (self.steps(side) for side in get_args(Side) if side not in fixed)):
             shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts if steps.num_positions]
             if shares:
                 title = f"{steps.side}: share of {steps.num_positions:,} positions by steps taken"
@@ -280,18 +284,13 @@ def attention_tables(attention: Iterable[AttentionAtStep]) -> dict[str, list[lis
         "entropy": "entropy of the attention of questions, divided by that of uniform attention",
         "mass": "attention of questions to supporting facts, relative to uniform attention",
     }
+
+    def cell(name: str, *place: int) -> str:
+        return f"{getattr(by_place[place], name):.2f}" if place in by_place else ""
+
     return {
-        title: [head]
-        + [
-            [str(step)]
-            + [
-                f"{getattr(by_place[key], name):.2f}" if (key := (number, step)) in by_place else ""
-                for number in supports
-            ]
-            for step in steps
-        ]
-        for name, title in titles.items()
-        if by_place
+        title: [head, *([str(step), *(cell(name, number, step) for number in supports)] for step in steps)]
+        for name, title in (titles if by_place else {}).items()
     }
 
 

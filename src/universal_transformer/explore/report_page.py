@@ -124,15 +124,21 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
             figures.append((f"baseline{place}", score.text(whole.baseline[name])))
     if report.failed is not None:
         figures.append((f"failed ({report.failed_means})", f"{len(report.failed)} of {len(report.rows)}"))
-    name = "mean steps" if report.halting else "steps (fixed)"
-    if report.max_steps:
-        figures.append((name, f"{report.mean_steps:.2f}" if report.halting else f"{report.max_steps}"))
-    start = _start(metrics)
-    if isinstance(start.get("parameters"), int):
-        figures.append(("parameters", f"{start['parameters']:,}"))
+    if report.max_steps and whole.steps:
+        fixed = _fixed(report)
+        figures.append(("steps (fixed)", fixed) if fixed else ("mean steps", f"{report.mean_steps:.2f}"))
+    if isinstance(count := _start(metrics).get("parameters"), int):
+        figures.append(("parameters", f"{count:,}"))
     if seconds := max((float(line.get("seconds", 0)) for line in metrics), default=0.0):
         figures.append(("training", duration(seconds)))
     return figures
+
+
+def _fixed(report: Report) -> str:
+    """Return how many steps all positions take, of each side if the sides are unlike; nothing where steps differ."""
+    steps, unlike = report.fixed_steps, len({*report.fixed_steps.values()}) > 1
+    texts = [f"{number} ({side})" if unlike else str(number) for side, number in steps.items()]
+    return " or ".join(dict.fromkeys(texts)) if len(steps) == len(report.totals[0].steps) else ""
 
 
 def _scores(report: Report, plots: Plots) -> str:
@@ -149,17 +155,16 @@ def _scores(report: Report, plots: Plots) -> str:
 
 
 def _ponder_time(report: Report, plots: Plots) -> str:
-    if not report.max_steps:
+    if not report.max_steps or not report.totals[0].steps:
         return ""
-    if not report.halting:
-        return page.section("Ponder time", hint=FIXED.format(report.max_steps))
+    if fixed := _fixed(report):
+        return page.section("Ponder time", hint=FIXED.format(fixed))
     parts = [plots.add("ponder_histogram", ponder_histogram(report))]
     if report.steps_by_supports:
-        figure = ponder_by_supports(report, paper=report.task.startswith("babi"))
-        parts.append(plots.add("ponder_by_supports", figure))
+        parts.append(plots.add("ponder_by_supports", ponder_by_supports(report, paper=report.task.startswith("babi"))))
     parts += [page.folded(name, page.table(table)) for name, table in report.step_tables().items()]
-    hint = f"Each position halts independently, after at most {report.max_steps} steps. "
-    return page.section("Ponder time", *parts, hint=hint + "Mean ± standard deviation over positions.")
+    hint = f"A position takes at most {report.max_steps} steps. Mean ± standard deviation over positions."
+    return page.section("Ponder time", *parts, hint=hint)
 
 
 def _attention(report: Report, plots: Plots) -> str:
@@ -177,7 +182,7 @@ def _example(example: Examined, plots: Plots, *, number: int) -> str:
     trace, suffix = example.trace, f"_{number}" if number > 1 else ""
     images = [plots.add(f"{name}{suffix}", figure) for name, figure in example.figures.items()]
     if example.pictured:
-        return page.section(example.title, *images, hint="" if trace.halting else FIXED.format(trace.max_steps))
+        return page.section(example.title, *images)
     right = [] if trace.right is None else [f"right answer: {trace.right}"]
     answer = f"answer: {trace.answer} ({100 * trace.probability:.0f} %)"
     texts = page.items([*example.text.splitlines(), answer, *right])

@@ -275,11 +275,12 @@ def load_data(config: RunConfig) -> Task:
     return config.data.load()
 
 
-def is_finished(folder: Path) -> bool:
-    """Return whether training in `folder` is finished, not interrupted or in progress."""
+def limit_of(folder: Path) -> str:
+    """Return the option that ended training in `folder`; empty if it is interrupted or in progress."""
     from universal_transformer.runs.journal import ending
 
-    return ending(folder) is not None
+    reason = str((ending(folder) or {}).get("stopped", ""))
+    return f"--{reason.replace('_', '-')}" * bool(reason)
 
 
 def other_runs(folder: Path) -> str:

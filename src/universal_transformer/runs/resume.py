@@ -28,7 +28,8 @@ from universal_transformer.typed import listed, typed
 
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tracker")
 """Fields of `TrainingConfig` that may change without being named. Cosine and linear schedules and `halting_delay`
-depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
+depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it. A
+curriculum depends on `log_every`, which may not change then.
 """
 FREE = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
 """Fields that may change without being named: the length of a run, logging, and what changes no number."""
@@ -147,7 +148,8 @@ def configuration_changes(
     of files and folders with data, and how large a file in memory may be: their content is compared.
     """
     found = _differences(_all_fields(saved), _all_fields(given), where="")
-    allowed = FREE | {*accepted} | {f"data.fields.{field}" for field in (*file_fields(given.data), *OF_DATA)}
+    free = FREE - {"training.log_every"} if saved.training.curriculum else FREE
+    allowed = free | {*accepted} | {f"data.fields.{field}" for field in (*file_fields(given.data), *OF_DATA)}
     if refused := {field: text for field, text in found.items() if field not in allowed}:
         options = [f"--accept-change {field}" for field in refused if field in ACCEPTABLE]
         remedy = f"; to change it deliberately: {' '.join(options)}" * (len(options) == len(refused))

@@ -122,7 +122,7 @@ class OwnFiles(ABC):
         notes, tables = list(train.notes), {part: self.read(part) for part in PARTS[1:] if self.has(part)}
         if train.held_out:
             tables["validation"] = TextTable(f"{show_path(self.train)} (held out)", train.held_out)
-        notes += [note for table in tables.values() for note in table.notes] + self._test_notes()
+        notes += [note for table in tables.values() for note in table.notes]
         examples: dict[str, Examples] = {part: self.encode(codec, table, notes) for part, table in tables.items()}
         held_out = [self.layout.written(row) for row in train.held_out]
         kept = {"validation": held_out} if held_out else {}
@@ -153,7 +153,7 @@ class OwnFiles(ABC):
         """The task of a saved run: what is scored is read, other parts are read when they are asked for."""
         scored = self._scored
         table = self._table(scored, saved)
-        notes = [*table.notes, *self._test_notes()]
+        notes = [*table.notes]
         examples: dict[str, Examples] = {
             "train": DeferredExamples(lambda: self.encode_train_again(saved)),
             "validation": DeferredExamples(lambda: self.encode(saved.codec, self._table("validation", saved), [])),
@@ -177,7 +177,8 @@ class OwnFiles(ABC):
             validation=examples["validation"],
             test={self._scored: examples[self._scored]},
             metric=self.scored_by,
-            notes=tuple(dict.fromkeys((*notes, *self.caveats()))),  # once of a file that is two parts
+            notes=tuple(dict.fromkeys((*notes, *self._test_notes(), *self.caveats()))),  # once of a file for two parts
+            test_notes=tuple(self._test_notes()),
             held_out=held_out or {},
         )
 

@@ -107,6 +107,8 @@ class Task:
     """How it is scored: a name of `evaluation.metrics.METRICS`."""
     notes: tuple[str, ...] = ()
     """Notes that belong to every figure: incomplete data, a changed split."""
+    test_notes: tuple[str, ...] = ()
+    """Those of `notes` that belong only to figures of the test sets."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """Of the metric "bleu"."""
     held_out: HeldOut = field(default_factory=dict)
@@ -165,7 +167,8 @@ class Saved:
         path = held_out_file(self.held_out, part)
         if not path.is_file():
             raise UserError(
-                f"{show_path(path)}: no such file; the run kept there what it held out of its training file"
+                f"{show_path(path)}: no such file; the run kept there what it held out of its training file; "
+                "ut evaluate RUN --data.test FILE scores another"
             )
         return path
 

@@ -1,5 +1,6 @@
 """What a run shows and reports while it trains: a progress bar or plain lines, and lines of numbers."""
 
+import errno
 import os
 import signal
 import sys
@@ -40,6 +41,14 @@ class Output(Console):
     def on_broken_pipe(self) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         signal.raise_signal(signal.SIGINT)
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the terminal is closed: SIGHUP says it too
 
 
 class Display:

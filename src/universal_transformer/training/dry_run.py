@@ -50,6 +50,7 @@ from universal_transformer.training.data_lines import data_lines
 from universal_transformer.training.halting_schedule import prepare_units
 from universal_transformer.training.objective import objective
 from universal_transformer.training.randomness import repeatable
+from universal_transformer.training.warm_start import starting_weights
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
@@ -167,7 +168,11 @@ class Estimate:
 
 
 def estimate(config: RunConfig, task: Task) -> Estimate:
-    """Count operations on a model without memory, and measure a few updates of a real one."""
+    """Count operations on a model without memory, and measure a few updates of a real one. UserError, as a run raises
+    it, if nothing of what it starts from fits.
+    """
+    if config.warm_start:
+        starting_weights(build_on_meta(task.configure(config.model)), task.codec, config)
     most = 0 if config.model.by_length(decoder=False) else config.model.max_steps
     if most <= MEASURED_STEPS:
         return measured(config, task)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a deadline request a stop, before which the run saves; a second Ctrl-C stops it at once."""
+"""Ctrl-C, SIGTERM, a closed terminal and a deadline request a stop, which saves; a second Ctrl-C stops it at once."""
 
 import math
 import os
@@ -30,7 +30,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
-    """Turn SIGINT and SIGTERM into a StopRequest while inside (in the main thread, where signals arrive).
+    """Turn SIGINT, SIGTERM and SIGHUP into a StopRequest while inside (in the main thread, where signals arrive).
 
     `deadline`, a time of `time.monotonic`, makes the request too.
     """
@@ -38,7 +38,8 @@ def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    watched = (signal.SIGINT, signal.SIGTERM)
+    closed = [signal.SIGHUP] if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+    watched = (signal.SIGINT, signal.SIGTERM, *closed)
     previous = {number: signal.getsignal(number) for number in watched}
 
     def ask(number: int, _frame: FrameType | None) -> None:
@@ -46,7 +47,7 @@ def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
         with suppress(OSError, AttributeError):  # stderr is closed, or there is none
             if started().first:
                 os.write(sys.stderr.fileno(), b"\nut: stopping and saving; a second signal stops without saving\n")
-        for other in watched:
+        for other in () if number in closed else watched[:2]:  # the shell and the system may both say that it is closed
             signal.signal(other, previous[other])
 
     for number in watched:

@@ -105,6 +105,11 @@ class Metric(ABC):
         found = self.scores(sums)
         return {score.name: found[score.name] for score in self.shown if score.name in found}
 
+    def notes(self, sums: ScoreSums) -> list[str]:
+        """What the sums of all examples say of the scores."""
+        del sums
+        return []
+
     def signatures(self) -> dict[str, str]:
         """How scores are computed, by their names, where libraries or choices decide."""
         return {}

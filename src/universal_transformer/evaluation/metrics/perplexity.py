@@ -9,7 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from universal_transformer.axes import Bool, Tensor
 from universal_transformer.data.example import Example, ids_of
-from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
 from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.tensors import Called, finite
@@ -21,7 +20,8 @@ _LARGEST_EXPONENT = 700.0  # of a number in double precision
 
 
 class Perplexity(Metric):
-    """``exp(-1/n Σ log p)``, accuracy and, of characters, bits for each, teacher-forced, over n tokens.
+    """``exp(-1/n Σ log p)``, accuracy and, of characters, bits for each, teacher-forced, over n tokens. Unknown tokens
+    are wrong.
 
     The baseline gives ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it.
     """
@@ -42,26 +42,29 @@ class Perplexity(Metric):
         logits, targets = finite(called.output.logits[scored]).float(), called.batch.target[scored]
         given = logits.argmax(-1)
         nats = cross_entropy(logits, targets, reduction="none").double()
-        parts = torch.stack((nats, self.right(given, targets).double(), torch.ones_like(nats)), dim=1)
-        sums = nats.new_zeros(len(examples), 3).index_add_(0, scored.nonzero()[:, 0], parts)
+        unknown = targets == self.unknown_id
+        parts = torch.stack((nats, (given == targets) & ~unknown, torch.ones_like(nats), unknown), dim=1)
+        sums = nats.new_zeros(len(examples), 4).index_add_(0, scored.nonzero()[:, 0], parts)
         answers = torch.split(given, scored.sum(1).tolist())
-        of_rows = zip(examples, sums.tolist(), called.target_steps, answers, strict=True)
         return [
-            ScoreSums(
-                sums=self.sums(example, dict(zip(("nats", "right", "tokens"), of_row, strict=True))),
-                answer=tuple(answer.tolist()),
-            ).after(decoder=steps)
-            for example, of_row, steps, answer in of_rows
+            ScoreSums(sums=self.sums(*of_row), answer=tuple(answer.tolist())).after(decoder=steps)
+            for of_row, steps, answer in zip(sums.tolist(), called.target_steps, answers, strict=True)
         ]
 
-    def right(self, given: Tensor, targets: Tensor) -> Tensor:
-        """Which predicted tokens are right."""
-        return given == targets
+    @property
+    def unknown_id(self) -> int:
+        """The id of all tokens that are not in the vocabulary; -1 if there is none."""
+        found = self.codec.target.unknown_id
+        return -1 if found is None else found
 
-    def sums(self, example: Example, sums: dict[str, float]) -> dict[str, float]:
+    def sums(self, nats: float, right: float, tokens: float, unknown: float) -> dict[str, float]:
         """What one example adds, given the sums over its tokens."""
-        del example
-        return sums
+        return {"nats": nats, "right": right, "tokens": tokens, "unknown": unknown}
+
+    def notes(self, sums: ScoreSums) -> list[str]:
+        unknown, tokens = sums.sums.get("unknown", 0), sums.sums["tokens"]
+        found = f"{unknown:,.0f} of {tokens:,.0f} tokens ({unknown / tokens:.1%}) are not in the vocabulary"
+        return [f"{found}: never right, and <unknown> in the perplexity"] * bool(unknown)
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         nats = sums.ratio("nats", over="tokens")
@@ -79,17 +82,13 @@ class Perplexity(Metric):
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         row = torch.tensor([ids_of(example.target)])
         targets = row[self.scored(torch.ones_like(row, dtype=torch.bool))]
-        right = self.right(torch.full_like(targets, baseline.most_frequent), targets).sum()
-        sums = {
-            "nats": float(baseline.nats[targets.numpy()].sum()),
-            "right": float(right),
-            "tokens": float(len(targets)),
-        }
-        return ScoreSums(sums=self.sums(example, sums))
+        nats, unknown = float(baseline.nats[targets.numpy()].sum()), targets == self.unknown_id
+        right = (targets == baseline.most_frequent) & ~unknown
+        return ScoreSums(sums=self.sums(nats, float(right.sum()), float(len(targets)), float(unknown.sum())))
 
 
 class LastWord(Perplexity):
-    """Perplexity and accuracy over the last token of each example alone; unknown words are wrong.
+    """Perplexity and accuracy over the last token of each example alone.
 
     known_perplexity: of those whose last token is not unknown; 1 where there is none.
     """
@@ -100,12 +99,9 @@ class LastWord(Perplexity):
     def scored(self, real: Bool[Tensor, "batch target"]) -> Bool[Tensor, "batch target"]:
         return real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
 
-    def right(self, given: Tensor, targets: Tensor) -> Tensor:
-        return super().right(given, targets) & (targets != UNKNOWN)
-
-    def sums(self, example: Example, sums: dict[str, float]) -> dict[str, float]:
-        known = float(ids_of(example.target)[-1] != UNKNOWN)
-        return sums | {"known": known, "known_nats": known * sums["nats"]}
+    def sums(self, nats: float, right: float, tokens: float, unknown: float) -> dict[str, float]:
+        known = tokens - unknown
+        return super().sums(nats, right, tokens, unknown) | {"known": known, "known_nats": known * nats}
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         known = exponential(sums.ratio("known_nats", over="known"))

@@ -74,6 +74,10 @@ class Cells(Side):
                 seen.add((digit, unit))
         return cells
 
+    def completed(self, text: str, line: str) -> str:
+        """A board with the digits that the input line gives."""
+        return "".join(digit if cell in "0." else cell for cell, digit in zip(line.strip(), text, strict=True))
+
     def fault(self, text: str) -> str:
         """What is wrong with an answer: a blank cell, or a digit twice in a row, column or box."""
         if "." in text:

@@ -23,6 +23,8 @@ class Side:
     """Of a source: whether one input has several lines, so that a file is read as a whole, by a `read` of its own."""
     reads_empty_lines: ClassVar[bool] = False
     """Of a source: whether an empty line is an input; others leave it out."""
+    segments: int = 1
+    """Of a source: its texts, which have a tab between them in a line."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Of a source whose lines are paths of files: the endings of these files, in small letters."""
     suffix: ClassVar[str] = ""
@@ -93,13 +95,9 @@ class Side:
         """A label for each position of a source, for plots."""
         raise NotImplementedError
 
-    def text(self, source: Any) -> str:
-        """A source as a line of text."""
-        return " ".join(self.names(source))
-
     def input_text(self, source: Any) -> str:
-        """A source as `read` takes it, unknown words aside."""
-        return self.text(source)
+        """A source as `read` takes it, unknown words aside; empty where that is the path of a file."""
+        return "" if self.suffixes else " ".join(self.names(source))
 
     def pieces(self, ids: Any) -> list[str]:
         """The tokens of a source, a class, or the tokens of a target, with their blanks visible."""

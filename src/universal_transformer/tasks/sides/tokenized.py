@@ -43,7 +43,7 @@ class Tokenized(Side):
     def names(self, positions: Sequence[int]) -> list[str]:
         return [self.tokenizer.label(index) for index in positions]
 
-    def text(self, source: Sequence[int]) -> str:
+    def input_text(self, source: Sequence[int]) -> str:
         return one_line(self.tokenizer.decode(source))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
