@@ -74,8 +74,6 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
     },
     "table5": {
         "copy/transformer": "4,000 updates, after which the Universal Transformer copies without an error.",
-        "double/transformer": "4,090 updates; the Universal Transformer then has 0.948 of the characters and 0.882 of "
-        "the sequences.",
         **{f"{row}/{model}": _FEW.format(600) for row in ("copy", "double", "reverse") for model in _VARIANTS},
         "reverse/ut": "A constant rate with a running mean of the weights: 0.775 of the characters after 5,111, "
         "0.990 after 11,958, 0.999 after 20,005 and 0.9999 after 27,000 updates.",
