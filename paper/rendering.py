@@ -40,6 +40,8 @@ METRICS: Mapping[str, Score] = {
 COMPARED = ("ut-halting", "ut", "transformer", "transformer-small", "lstm")
 """Models whose order the paper is about."""
 NOT_MEASURED = "not measured"
+Seeds = list[list[Mapping[str, float]]]
+"""The scores of each group, of each seed."""
 _CHOICE = """\
 Of all runs of a row, ours is the best one on validation; test examples are not used for this choice. Where several
 seeds with its settings were run, mean ± standard deviation (n - 1) over them follows.\
@@ -52,7 +54,7 @@ are others: `ut train RECIPE --help` shows them.\
 _ORDER = """\
 Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
 list of runs has: an order as printed is no comparison of equal trainings. "No difference" is one below two standard \
-errors over the seeds, or between two models that are no better than chance.\
+errors over the seeds (of one seed: of the test examples), or between two models that are no better than chance.\
 """
 
 
@@ -156,12 +158,15 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
         cells = []
         for place, column in enumerate(grid.columns.values()):
             first, second = (_first(grid.printed[model][place]) for model in (better, worse))
-            ours = [_first_of(model, results, column=column) for model in (better, worse)]
+            runs = [_seeds_of(model, results, column=column) for model in (better, worse)]
+            ours = [_first_scores(seeds, column=column) for seeds in runs]
             if first is None or second is None or first == second:
                 cells.append("-")
             elif not all(ours):
                 cells.append(NOT_MEASURED)
-            elif _is_noise(*ours, chance=column.chance):
+            elif max(map(fmean, ours)) <= column.chance or _is_noise(
+                *ours, squared_error=sum(_squared_error(seeds, column=column) for seeds in runs)
+            ):
                 cells.append("no difference")
             else:
                 is_printed = (first > second) == (fmean(ours[0]) > fmean(ours[1]))
@@ -173,12 +178,20 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     return [heading, "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
 
 
-def _is_noise(first: Sequence[float], second: Sequence[float], *, chance: float) -> bool:
-    """Whether the scores of two models over their seeds do not differ; of one seed each only equal ones do not."""
-    if max(fmean(first), fmean(second)) <= chance:
-        return True
-    squares = sum(variance(scores) / len(scores) for scores in (first, second) if len(scores) > 1)
-    return abs(fmean(first) - fmean(second)) <= 2 * math.sqrt(squares)
+def _is_noise(first: Sequence[float], second: Sequence[float], *, squared_error: float) -> bool:
+    """Whether the scores of two models over their seeds differ by no more than two standard errors."""
+    return abs(fmean(first) - fmean(second)) <= 2 * math.sqrt(squared_error)
+
+
+def _squared_error(seeds: Seeds, *, column: Column) -> float:
+    """The squared standard error of the first score over seeds. Of one seed that of a share of its test examples, which
+    a mean over their places does not exceed; 0 of a score that is no such mean.
+    """
+    scores = _first_scores(seeds, column=column)
+    if len(scores) > 1:
+        return variance(scores) / len(scores)
+    count = sum(group["count"] for group in seeds[0])
+    return scores[0] * (1 - scores[0]) / count if column.chance else 0.0
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
@@ -192,10 +205,10 @@ def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
         for model in grid.models:
             cells = grid.printed.get(model) or (grid.printed.get("ut", ()) if model.startswith("ut-") else ())
             for column, cell in zip(grid.columns.values(), cells, strict=False):  # without cells nothing is compared
-                printed, seeds = _first(cell), _first_of(model, results, column=column)
+                printed, seeds = _first(cell), _seeds_of(model, results, column=column)
                 if printed is None or not seeds:
                     continue
-                ours = fmean(seeds)
+                ours = fmean(_first_scores(seeds, column=column))
                 if ours < printed if METRICS[column.metrics[0]].best == "high" else ours > printed:
                     found[f"{column.run}/{model}"] = None
     return [*found]
@@ -205,14 +218,17 @@ def _first(cell: Cell) -> float | None:
     return float(cell[0]) if isinstance(cell, tuple) else None
 
 
-def _first_of(model: str, results: Sequence[Result], *, column: Column) -> list[float]:
-    """The first score of the best runs of a row, of each seed; none without runs."""
+def _seeds_of(model: str, results: Sequence[Result], *, column: Column) -> Seeds:
+    """The groups of each seed of a row, as its best run; none without runs."""
     key = f"{column.run}/{model}".lstrip("/")
     own = [one for one in results if _belongs(one.row, key=key) and groups(one, column=column)]
     best = best_runs(own)
     if not own or column.supports or sum(len(groups(one, column=column)) for one in best) < column.num_tasks:
         return []
-    seeds = _over_seeds(best, own, column=column)
+    return _over_seeds(best, own, column=column)
+
+
+def _first_scores(seeds: Seeds, *, column: Column) -> list[float]:
     return [_mean(found, column.metrics[0], column=column) for found in seeds]
 
 
@@ -254,9 +270,7 @@ def best_runs(results: Iterable[Result]) -> list[Result]:
     return list(best.values())
 
 
-def _over_seeds(
-    best: Sequence[Result], results: Sequence[Result], *, column: Column
-) -> list[list[Mapping[str, float]]]:
+def _over_seeds(best: Sequence[Result], results: Sequence[Result], *, column: Column) -> Seeds:
     """Return the groups of each seed that all rows were run with, in the settings of their best runs."""
     by_row = [
         {

@@ -186,8 +186,9 @@ def test_an_order_needs_a_difference_above_two_standard_errors_and_above_chance(
     title, pair = "Sources of 400 symbols: order of two models, by the first score", "Universal Transformer; LSTM"
     lstm = algorithmic("copy/lstm", character=0.5)
     for seeds, told in (
-        ((0.5, 0.62), "no difference"),  # 0.06 with a standard error of 0.06
-        ((0.55, 0.57), "as printed"),  # 0.06 with 0.01
+        ((0.5, 0.7), "no difference"),  # 0.1 with a standard error of 0.1 over the seeds
+        ((0.55, 0.57), "no difference"),  # 0.06 with 0.01, and of the other model 0.035 over 200 examples
+        ((0.59, 0.61), "as printed"),  # 0.1 with these
     ):
         ours = [algorithmic(seed=seed, character=one) for seed, one in enumerate(seeds)]
         assert (pair, told) in section(render(TABLES["table4"], [*ours, lstm]), title)
