@@ -67,7 +67,7 @@ class Column:
     num_tasks: int = 0
     """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
     chance: float = 0.0
-    """The first score of a guess, where it is the right share of the places of each example."""
+    """The first score of a guess, where a high score is good."""
     supports: int = 0
     """If not 0, the cell shows the steps of positions in questions with this number of supporting facts."""
 

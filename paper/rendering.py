@@ -36,6 +36,8 @@ METRICS: Mapping[str, Score] = {
     "failed": Score("failed", "failed tasks", 0, "low"),
 }
 """Every score that a table can show."""
+SHARES = ("character_accuracy", "sequence_accuracy", "accuracy")
+"""Scores that are means over the test examples of numbers from 0 to 1."""
 
 COMPARED = ("ut-halting", "ut", "transformer", "transformer-small", "lstm")
 """Models whose order the paper is about."""
@@ -157,20 +159,9 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     for better, worse in combinations(sorted(models, key=COMPARED.index), 2):
         cells = []
         for place, column in enumerate(grid.columns.values()):
-            first, second = (_first(grid.printed[model][place]) for model in (better, worse))
+            printed = [_first(grid.printed[model][place]) for model in (better, worse)]
             runs = [_seeds_of(model, results, column=column) for model in (better, worse)]
-            ours = [_first_scores(seeds, column=column) for seeds in runs]
-            if first is None or second is None or first == second:
-                cells.append("-")
-            elif not all(ours):
-                cells.append(NOT_MEASURED)
-            elif max(map(fmean, ours)) <= column.chance or _is_noise(
-                *ours, squared_error=sum(_squared_error(seeds, column=column) for seeds in runs)
-            ):
-                cells.append("no difference")
-            else:
-                is_printed = (first > second) == (fmean(ours[0]) > fmean(ours[1]))
-                cells.append("as printed" if is_printed else "not as printed")
+            cells.append(_comparison(printed, runs, column=column))
         rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
     if {cell for row in rows for cell in row[1:]} <= {"-", NOT_MEASURED}:
         return []
@@ -178,20 +169,29 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
     return [heading, "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
 
 
-def _is_noise(first: Sequence[float], second: Sequence[float], *, squared_error: float) -> bool:
-    """Whether the scores of two models over their seeds differ by no more than two standard errors."""
-    return abs(fmean(first) - fmean(second)) <= 2 * math.sqrt(squared_error)
+def _comparison(printed: Sequence[float | None], runs: Sequence[Seeds], *, column: Column) -> str:
+    """Compare the order of two models in our runs with that of their printed scores."""
+    first, second = printed
+    if first is None or second is None or first == second:
+        return "-"
+    if not all(runs):
+        return NOT_MEASURED
+    ours = [fmean(_first_scores(seeds, column=column)) for seeds in runs]
+    error = math.sqrt(sum(_squared_error(seeds, column=column) for seeds in runs))
+    if max(ours) <= column.chance or abs(ours[0] - ours[1]) <= 2 * error:
+        return "no difference"
+    return "as printed" if (first > second) == (ours[0] > ours[1]) else "not as printed"
 
 
 def _squared_error(seeds: Seeds, *, column: Column) -> float:
-    """The squared standard error of the first score over seeds. Of one seed that of a share of its test examples, which
-    a mean over their places does not exceed; 0 of a score that is no such mean.
+    """The squared standard error of the first score: ``s² / n`` over n seeds. Of one seed ``p (1 - p) / n`` over its n
+    test examples, the most that a mean p of numbers from 0 to 1 can have; 0 of other scores.
     """
     scores = _first_scores(seeds, column=column)
     if len(scores) > 1:
         return variance(scores) / len(scores)
     count = sum(group["count"] for group in seeds[0])
-    return scores[0] * (1 - scores[0]) / count if column.chance else 0.0
+    return scores[0] * (1 - scores[0]) / count if column.metrics[0] in SHARES else 0.0
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
