@@ -153,6 +153,14 @@ def test_a_dry_run_prints_what_happens_to_halted_positions(fields, reason, capsy
 
 
 @pytest.mark.usefixtures("unmeasured")
+def test_a_random_depth_is_estimated_at_most(capsys):
+    assert main(["train", "copy", "--dry-run", "--train-examples", "500", "--training.depth", "random"]) == 0
+    shown = capsys.readouterr().out
+    assert "FLOPs       at most" in shown
+    assert "ms an update of all 4 steps, the most that are drawn" in shown
+
+
+@pytest.mark.usefixtures("unmeasured")
 def test_the_passes_of_an_update_are_measured_and_its_running_mean_is_counted(monkeypatch):
     sizes, collate = [], dry_run.collate
     monkeypatch.setattr(dry_run, "collate", lambda rows, **given: (sizes.append(len(rows)), collate(rows, **given))[1])

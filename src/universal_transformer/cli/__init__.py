@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 
 from universal_transformer import __version__
-from universal_transformer.cli.clone import BESIDE, from_clone, in_clone
+from universal_transformer.cli.clone import NOT_INSTALLED, from_clone, in_clone
 from universal_transformer.cli.output import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, data_dir, error_line
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.members import OTHERS
@@ -113,7 +113,7 @@ def _dispatch(arguments: list[str]) -> int:
     if in_clone("paper"):
         OTHERS.append(partial(from_clone, "paper", command=name))
     module, _, kind = COMMANDS[name][0].partition(":")
-    home = from_clone(module, command=name) if module.startswith(BESIDE) else import_module(module, __name__)
+    home = from_clone(module, command=name) if module.startswith(NOT_INSTALLED) else import_module(module, __name__)
     command = parse(getattr(home, kind), rest, name=name)
     with data_dir(getattr(command, "data_dir", "")):
         return 0 if command is None else command()

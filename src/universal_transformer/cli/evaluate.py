@@ -206,7 +206,7 @@ def save_report(report: Report, run: Run, *, name: str) -> Path:
 
 
 def _write_predictions(run: Run, task: Task, options: Evaluate, answers: Answers) -> None:
-    """Write what a model answers beside what it was asked and what is expected. Where the metric does not keep the
+    """Write what a model is asked, what it answers and what is expected. Where the metric does not keep the
     answers, the model is asked again.
     """
     from universal_transformer.evaluation.measure import Selection, select_examples

@@ -31,7 +31,7 @@ class Explore(OnData, OfRun):
     """Open a page that shows what a model does with any input, step by step, until Ctrl-C."""
 
     compare: Annotated[str, OptionForm("RUN")] = ""
-    """Another run, or a pretrained model, that is shown beside it on the same input."""
+    """Another run, or a pretrained model, that is shown next to it on the same input."""
     port: Annotated[int, Range(0, 65535)] = 8080
     """Port to listen at, of this machine alone; 0: any that is free."""
     browser: bool = True

@@ -36,7 +36,7 @@ class Push(OfRun):
     repository: Annotated[str, OptionForm("USER/NAME", place=Place.WORD)]
     """Where it is uploaded to; made if it is not there."""
     private: bool = False
-    """Let nobody else see it."""
+    """Make it private."""
     license: Annotated[str, OptionForm("ID")] = ""
     """Licence of the weights, as the hub names it, such as cc-by-4.0 (default: that of a pretrained model; of a run
     none)."""

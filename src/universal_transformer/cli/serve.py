@@ -29,7 +29,7 @@ class Serve(Answering, Limits, OfRun):
     port: Annotated[int, Range(0, 65535)] = 8000
     """Port to listen at; 0: any that is free."""
     allow_host: Annotated[tuple[str, ...], OptionForm("NAME")] = ()
-    """Names of this server beside 127.0.0.1 and localhost; requests to other names are refused."""
+    """Names of this server, in addition to 127.0.0.1 and localhost; requests to other names are refused."""
 
     def __call__(self) -> int:
         """Serve until SIGINT or SIGTERM; requests that have begun are answered."""

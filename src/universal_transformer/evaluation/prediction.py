@@ -149,7 +149,7 @@ class Answers(ABC):
                 ready = dataclasses.replace(self, model=prepared(self.model))
             for indices in batches:
                 batch = [chunk[index] for index in indices]
-                with evaluating(self.model):  # not while whoever asked has an answer
+                with evaluating(self.model):  # not while the caller has an answer
                     found |= zip(indices, ready.answers(batch, [first + index for index in indices]), strict=True)
                 while shown in found:
                     yield found.pop(shown)

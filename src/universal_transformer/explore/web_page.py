@@ -1,6 +1,6 @@
 """A folder of static files in which a model answers in a browser: any web server shows it, and nothing else computes.
 
-Beside the graph (`interop.graph.TracedExportable`) and the drawing module it has ONNX Runtime for browsers, which is
+With the graph (`interop.graph.TracedExportable`) and the drawing module it has ONNX Runtime for browsers, which is
 too large for this package: it is copied from where the user has it.
 """
 
@@ -62,7 +62,7 @@ def runtime_files(folder: Path) -> list[Path]:
 
 
 def write_web_page(folder: Path, run: Run, *, inputs: Collection[str], runtime: list[Path]) -> None:
-    """Write what the page needs beside the graph, which is `model.onnx` and has these inputs, into `folder`."""
+    """Write what the page needs in addition to the graph, which is `model.onnx` and has these inputs, into `folder`."""
     config, codec = run.model.config, run.codec
     longest = config.coordinates.max_positions if config.coordinates.position == "learned" else LONGEST
     examples = _examples(run)

@@ -275,7 +275,7 @@ class Engine(threading.Thread):
         return [(ticket, TokenEvent(ticket.choice, error=known)) for ticket in tickets]
 
     def _reported(self, error: Exception) -> UserError | Fault:
-        """What a client is told of an error; the log has the rest."""
+        """What a client reads of an error; the log has the rest."""
         self.counts.failures += 1
         if isinstance(error, UserError):
             return error

@@ -67,7 +67,7 @@ class OwnPictures(OwnFiles):
         return read_captions(getattr(self, part), self.layout)
 
     def inputs(self, lines: Lines, *, name: str, codec: Codec[Any, Any]) -> Iterator[Line]:
-        """Yield the picture of each row: a file beside the file `name`, or else one in the current folder."""
+        """Yield the picture of each row: a file in the folder of `name`, or else one in the current folder."""
         for line in super().inputs(lines, name=name, codec=codec):
             picture = Path(name).absolute().parent / line.text.strip()
             yield line._replace(text=str(picture)) if line.text.strip() and picture.is_file() else line

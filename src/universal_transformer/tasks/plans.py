@@ -3,7 +3,7 @@
 The system is an environment of classic control, drawn in white lines on black (`Film.drawn`). A model carries out all
 actions of its answer before it looks again. Examples are from episodes with a share of actions at random, as those of
 `tasks.control`; an example begins at each step from which on all actions of a plan are those of the expert, because no
-picture tells of an action at random that is still to come.
+picture shows an action at random that is still to come.
 """
 
 from collections.abc import Iterator

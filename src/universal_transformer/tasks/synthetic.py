@@ -167,4 +167,4 @@ KINDS: dict[Synthetic, Callable[[Random], Pair]] = {
 CAVEATS: dict[str, str] = {
     "treatments": "a model of treatments is no medical device: it repeats what was given to the patients of its data"
 }
-"""What is said beside every score of a kind, also on a user's own file."""
+"""What is said with every score of a kind, also on a user's own file."""

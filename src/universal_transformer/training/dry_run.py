@@ -124,7 +124,7 @@ class Estimate:
 
     def lines(self) -> list[str]:
         model = self.config.model
-        most = "at most " if model.halts or self._by_length else ""
+        most = "at most " if model.halts or self._by_length or self.config.training.depth == "random" else ""
         start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
         more = f"; up to {full} with all steps" if model.halts else ""
         return [
@@ -158,6 +158,8 @@ class Estimate:
         if self.config.model.halts:
             most = "all" if self._by_length else self.config.model.max_steps
             rate += f" of {self.start.steps:.1f} steps, as at the start ({1000 * self.full.seconds:,.0f} ms of {most})"
+        elif training.depth == "random":
+            rate += f" of all {self.config.model.max_steps} steps, the most that are drawn"
         epoch = (
             f"{_duration(seconds * self.updates_per_epoch)} for {counted(self.updates_per_epoch, 'update')} an epoch"
         )
