@@ -60,7 +60,7 @@ def lambada() -> RunConfig:
 
 def lambada_pieces() -> RunConfig:
     """The last word of a passage as a sequence of parts of words, by a language model on novels (table 3)."""
-    precision = {"training.precision": "bfloat16"}  # as of words: 0.29 s an update on a core with AMX, and 0.43 in 32 bits
+    precision = {"training.precision": "bfloat16"}  # 0.29 s an update on a core with AMX, and 0.43 in 32 bits
     return start("lambada-pieces", PiecesData(), _SIX_STEPS, _longer(minutes=180.0), precision)
 
 
