@@ -50,12 +50,14 @@ def reproduce(
 ) -> ReproductionOutcome:
     """Make every run of `planned` that is not recorded, and record it; the table is written after each run.
 
-    Of K processes, each makes its `share`: the runs of places i, i + K, i + 2K …. After a run that fails, the next one
-    is made. If the data of the first run cannot be read, that is a UserError: the others would probably fail too.
+    Of K processes, each makes its `share`: the planned runs of places i, i + K, i + 2K …. After a run that fails, the
+    next one is made. If the data of the first run cannot be read, that is a UserError: the others would probably fail
+    too.
     """
     say = runner.say
-    todo = list(enumerate(pending(planned, file.read()), start=1))
-    total, todo = len(todo), todo[share[0] :: share[1]]
+    left = pending(planned, file.read())
+    total, own = len(left), {run.key for run in planned[share[0] :: share[1]]}  # of what all processes plan alike
+    todo = [(number, run) for number, run in enumerate(left, start=1) if run.key in own]
     if share[0] == 0:
         say(f"{len(planned) - total} of {len(planned)} runs are recorded in {show_path(file.path)}")
     outcome = ReproductionOutcome(left=len(todo))

@@ -114,7 +114,7 @@ class Reproduce(OnData):
             todo = pending(planned, file.read())
             if todo:
                 todo[0].config.data.load()  # missing data are reported here, once
-            outcome = in_processes(self.arguments, count=min(self.processes, len(todo)))
+            outcome = in_processes(self.arguments, count=min(self.processes, len(planned)))
             outcome.left = len(pending(planned, file.read()))
         else:
             outcome = reproduce(planned, runner, file=file)
@@ -136,9 +136,9 @@ def _share(outcome: ReproductionOutcome) -> int:
     """Return the exit code of a process that made its share of the runs."""
     for text in outcome.failed:
         note(f"ut: {' '.join(text.split())}")
-    if outcome.stopped is not None:
-        return INTERRUPTED if outcome.stopped == "interrupted" else os.EX_TEMPFAIL
-    return FAILED if outcome.failed else 0
+    if outcome.stopped == "interrupted":
+        return INTERRUPTED
+    return FAILED if outcome.failed else os.EX_TEMPFAIL if outcome.stopped else 0
 
 
 def duration(text: str) -> float:

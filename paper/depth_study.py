@@ -37,13 +37,14 @@ def measure(model: Model, task: Task) -> Figures:
     """Return the error at each number of steps, over the whole test set and by supporting facts."""
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import evaluate
+    from universal_transformer.evaluation.scores import mean_over
 
     found: Figures = {}
     for steps in range(1, MAX_STEPS + 1):
         report = evaluate(model, task, options=DecodingOptions(max_steps=steps))
         for row in (*report.totals, *report.rows):
             name = ", ".join([_steps(steps), *([row.group] if row.group else [])])
-            found[name] = {**row.metrics, "count": row.count, "mean_steps": row.steps[0].mean}
+            found[name] = {**row.metrics, "count": row.count, "mean_steps": mean_over(row.steps)}
     return found
 
 

@@ -28,7 +28,7 @@ def learning_curves(table: ResultTable, results: Sequence[Result]) -> Figure | N
         width=max(6.0, 4.6 * len(panels)),
         height=3.4,
         title=f"{table.heading.partition(':')[0]}: learning curves",
-        subtitle="Cross-entropy on validation in nats; weights as they were, no running mean",
+        subtitle="Cross-entropy on validation in nats, of the running mean of the weights where a run has one",
         columns=len(panels),
     )
     models = list(dict.fromkeys(one.row.partition("/")[2] for one in runs))

@@ -38,9 +38,8 @@ def in_processes(arguments: Sequence[str], *, count: int) -> ReproductionOutcome
             child.kill()
     if INTERRUPTED in codes:
         return ReproductionOutcome(stopped="interrupted")
-    if os.EX_TEMPFAIL in codes:
-        return ReproductionOutcome(stopped="budget")
-    return ReproductionOutcome(failed=["not all runs were made, see above"] if any(codes) else [])
+    failed = ["not all runs were made, see above"] * bool({*codes} - {0, os.EX_TEMPFAIL})
+    return ReproductionOutcome(failed=failed, stopped="budget" if os.EX_TEMPFAIL in codes else None)
 
 
 def end_with_parent() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paper.results import Result
 from universal_transformer.cli.fields import override
-from universal_transformer.evaluation.scores import StepCounts
+from universal_transformer.evaluation.scores import StepCounts, mean_over
 from universal_transformer.files import read_json
 from universal_transformer.recipes import RECIPES
 
@@ -34,10 +34,11 @@ def _result(path: Path, *, table: str, row: str) -> Result:
         seed=record["seed"],
         config=record["digest"],
         figures={
-            one["group"]: {**one["metrics"], "count": one["count"], **_mean(one["steps"][:1])} for one in report["rows"]
+            one["group"]: {**one["metrics"], "count": one["count"], "mean_steps": _mean(one["steps"])}
+            for one in report["rows"]
         },
         validation={"error": 100 * end["error"], "cross_entropy": end["cross_entropy"]},
-        mean_steps=_mean(total["steps"])["mean_steps"],
+        mean_steps=_mean(total["steps"]),
         steps_by_supports={str(one["num_supports"]): one["steps"]["counts"] for one in report["steps_by_supports"]},
         steps=steps,
         examples={
@@ -64,7 +65,5 @@ def _result(path: Path, *, table: str, row: str) -> Result:
     )
 
 
-def _mean(sides: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean steps over the positions of these sides."""
-    steps = [StepCounts(one["side"], tuple(one["counts"])) for one in sides]
-    return {"mean_steps": sum(one.mean * one.num_positions for one in steps) / sum(one.num_positions for one in steps)}
+def _mean(sides: list[dict[str, Any]]) -> float:
+    return mean_over(StepCounts(one["side"], tuple(one["counts"])) for one in sides)

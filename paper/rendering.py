@@ -53,6 +53,10 @@ _EVERYWHERE = """\
 Rows but those of post-norm and as printed have the norms before the sub-layers. Sizes, rates and lengths of training \
 are others: `ut train RECIPE --help` shows them.\
 """
+_CURVES = """\
+Of the running mean of the weights where a run has one; those of runs before commit 82073ad2 are of the weights \
+themselves. Older runs kept no curve.\
+"""
 _ORDER = """\
 Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
 list of runs has: an order as printed is no comparison of equal trainings. "No difference" is one below two standard \
@@ -69,7 +73,7 @@ def render(table: ResultTable, results: Sequence[Result]) -> str:
         lines += _order(grid, results)
     lines += notes.lines()
     if any(one.curve for one in results) or table.figure is not None:
-        lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", "", "Older runs kept no curve.", ""]
+        lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", "", _CURVES, ""]
     tried = BELOW_PRINT.get(table.name, {})
     if below := {name: tried[name] for row in below_print(table, results) for name in tried if _belongs(row, key=name)}:
         lines += ["## Below print, and what was tried", "", *(f"- {row}: {text}" for row, text in below.items()), ""]
@@ -184,14 +188,18 @@ def _comparison(printed: Sequence[float | None], runs: Sequence[Seeds], *, colum
 
 
 def _squared_error(seeds: Seeds, *, column: Column) -> float:
-    """The squared standard error of the first score: ``s² / n`` over n seeds. Of one seed ``p (1 - p) / n`` over its n
-    test examples, the most that a mean p of numbers from 0 to 1 can have; 0 of other scores.
+    """The squared standard error of the first score: ``s² / n`` over n seeds.
+
+    Of one seed ``Σ_g w_g² p_g (1 - p_g) / n_g``, with the share w_g of group g in the mean and its n_g examples: the
+    most that means p_g of numbers from 0 to 1 can have; 0 of other scores.
     """
     scores = _first_scores(seeds, column=column)
     if len(scores) > 1:
         return variance(scores) / len(scores)
-    count = sum(group["count"] for group in seeds[0])
-    return scores[0] * (1 - scores[0]) / count if column.metrics[0] in SHARES else 0.0
+    if (metric := column.metrics[0]) not in SHARES:
+        return 0.0
+    squares = [_weight(group) ** 2 * group[metric] * (1 - group[metric]) / group["count"] for group in seeds[0]]
+    return sum(squares) / sum(map(_weight, seeds[0])) ** 2
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
@@ -290,7 +298,7 @@ def groups(result: Result, *, column: Column) -> list[Mapping[str, float]]:
     beginning = f"{column.group}, " if column.group else ""
     if column.shares:
         weights = {f"{beginning}{name}": share for name, share in column.shares.items()}
-        found = [{**result.figures[name], "count": weights[name]} for name in weights if name in result.figures]
+        found = [{**result.figures[name], "weight": weights[name]} for name in weights if name in result.figures]
     elif column.group in result.figures:
         found = [result.figures[column.group]]
     else:
@@ -305,8 +313,13 @@ def _mean(found: Sequence[Mapping[str, float]], metric: str, *, column: Column) 
         return float(sum(group["error"] > FAILED_ABOVE for group in found))
     if column.num_tasks:
         return fmean(group[metric] for group in found)
-    total = sum(group["count"] for group in found)
-    return sum(group["count"] * group[metric] for group in found) / total
+    weights = [_weight(group) for group in found]
+    return sum(weight * group[metric] for weight, group in zip(weights, found, strict=True)) / sum(weights)
+
+
+def _weight(group: Mapping[str, float]) -> float:
+    """Return the share of a group in the mean: as the column says, or else its examples."""
+    return group.get("weight", group["count"])
 
 
 def _scores(runs: Sequence[Sequence[Mapping[str, float]]], *, column: Column) -> str:

@@ -76,8 +76,8 @@ class Result:
     settings: dict[str, Any]
     """The whole configuration of the run."""
     curve: list[list[float]]
-    """Each validation of the weights as they were then, no running mean: updates, cross-entropy in nats, error in per
-    cent; empty of runs recorded before it was kept."""
+    """Each validation during training: updates, cross-entropy in nats, error in per cent; empty of runs recorded before
+    it was kept. Of the running mean of the weights where the run has one (before commit 82073ad2: of the weights)."""
 
     @property
     def key(self) -> Key:

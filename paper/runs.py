@@ -171,7 +171,7 @@ class Runner:
 
 
 def _curve(lines: Iterable[Mapping[str, Any]]) -> list[list[float]]:
-    """Return the validations of the weights as they were; after an interruption, those that the run made last."""
+    """Return the validations during training; after an interruption, those that the run made last."""
     found = [line for line in lines if line["event"] == "validation" and line.get("weights", "last") == "last"]
     by_update = {line["update"]: [line["update"], line["cross_entropy"], 100 * line["error"]] for line in found}
     return [by_update[update] for update in sorted(by_update)]

@@ -10,11 +10,13 @@ import pytest
 
 import forked
 from paper import command
+from paper.campaign import ReproductionOutcome
 from paper.runs import Runner
 from small_stories import write_stories
 from universal_transformer.cli import main
 from universal_transformer.cli.fields import override
 from universal_transformer.cli.parser import parse
+from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs import trainer
 from universal_transformer.tasks import StoriesData
@@ -222,6 +224,28 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
     assert sorted(line["seed"] for line in lines(place)) == [0, 1]
     assert measure("--tasks", "1", "--seeds", "2", "--processes", "2") == 0
     assert len(lines(place)) == 2
+
+
+def test_shares_are_cut_from_the_plan_whenever_a_process_begins(place, monkeypatch):
+    made = []
+
+    def fail(_, run, *, task):
+        assert task.train
+        made.append(run.config.training.seed)
+        raise UserError("this run is not made")
+
+    monkeypatch.setattr(Runner, "make", fail)
+    command = [*COMMAND, "--minutes", "0.002", "--tasks", "1", "--seeds", "4"]
+    main([*command, "--processes", "2", "--share", "0"])
+    monkeypatch.setattr("paper.campaign.pending", lambda planned, _: planned[1:])  # another has recorded the first run
+    main([*command, "--processes", "2", "--share", "1"])
+    assert made == [0, 2, 1, 3]
+
+
+def test_a_failed_run_is_said_also_where_the_budget_ends(capsys):
+    assert command._share(ReproductionOutcome(failed=["a run"], stopped="budget")) == 1
+    assert command._share(ReproductionOutcome(stopped="budget")) == os.EX_TEMPFAIL
+    assert "a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])

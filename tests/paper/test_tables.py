@@ -196,6 +196,28 @@ def test_an_order_needs_a_difference_above_two_standard_errors_and_above_chance(
     assert (pair, "no difference") in section(render(TABLES["table4"], at_chance), title)
 
 
+def test_one_seed_of_shares_is_compared_by_the_examples_of_each_group():
+    grid = TABLES["table2"].grids[0]
+    total = grid.columns["total"]
+
+    def cells(ut, transformer):
+        runs = [
+            result(
+                f"agreement/{model}",
+                table="table2",
+                figures={f"{total.group}, {name}": {"accuracy": accuracy, "count": 1000} for name in total.shares},
+            )
+            for model, accuracy in (("ut", ut), ("transformer", transformer))
+        ]
+        found = section(render(TABLES["table2"], runs), f"{grid.title}: order of two models, by the first score")
+        return {
+            (*names[1:], *cells) for names, cells in found.items() if names[0] == "Universal Transformer; Transformer"
+        }
+
+    assert cells(0.9, 0.8) == {("as printed",) * 7}
+    assert cells(0.9, 0.89) == {("no difference",) * 7}
+
+
 @tables
 def test_the_page_of_a_table_is_rendered_from_its_records(name):
     page = RESULTS / f"{name}.md"
