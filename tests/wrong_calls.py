@@ -44,6 +44,8 @@ CALLS = {
     # frames
     "tokens for frames": (lambda: sound(rows, rows), r"target of type torch.int64 .* \[batch, frame, 4\]"),
     "frames of fewer rows": (lambda: sound(rows, torch.zeros(1, 3, 4)), "2 sources, but 1 targets"),
+    # depth
+    "steps before a stop that does not come": (lambda: pair(rows, rows, min_steps=1), "min_steps=1: .*without halting"),
     # ids of a forward pass
     "source of one dimension": (lambda: pair(row, rows), r"source of shape \[3\]: .*source.unsqueeze\(0\)"),
     "target of one dimension": (lambda: pair(rows, row), r"target of shape \[3\]: .*target.unsqueeze\(0\)"),

@@ -34,11 +34,12 @@ def _system() -> int | None:
 
 
 def _group() -> int | None:
-    """The rest of a container's limit."""
+    """The rest of a container's limit; what it keeps of files can be given back."""
     try:
-        most = int((GROUP / "memory.max").read_text())
-        return max(0, most - int((GROUP / "memory.current").read_text()))
-    except (OSError, ValueError):  # no container, or "max"
+        most, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        counts = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        return max(0, most - used + int(counts["inactive_file"]) + int(counts["active_file"]))
+    except (OSError, ValueError, KeyError):  # no container, or "max"
         return None
 
 

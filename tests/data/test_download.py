@@ -387,6 +387,14 @@ def test_a_hostile_archive_writes_nothing(tmp_path, name):
     assert names(tmp_path) == ["a.tar.gz"]
 
 
+@pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_long_header_of_an_archive_is_refused_before_it_is_read(tmp_path, layout):
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=layout) as archive:
+        archive.addfile(tarfile.TarInfo("n" * 3_000_000))
+    with pytest.raises(UserError, match="a header of too many bytes"):
+        read_members(tmp_path / "a.tar.gz", ["top/wanted"])
+
+
 def test_unwanted_members_of_an_archive_are_not_read(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(
         tar(

@@ -62,6 +62,10 @@ def test_silence_stays_silent_and_no_frame_gives_a_sample_beyond_one():
     assert loudest.max() < LOUDEST
 
 
+def test_one_frame_is_sound_too():
+    assert len(waveform(log_mel(chirp(), bands=SPOKEN)[:1], bands=SPOKEN)) == SPOKEN.hop
+
+
 def test_the_same_frames_give_the_same_samples():
     frames = log_mel(chirp(), bands=SPOKEN)
     assert np.array_equal(waveform(frames, bands=SPOKEN), waveform(frames, bands=SPOKEN))

@@ -172,7 +172,7 @@ def naive(logits, *, temperature, top_k, top_p):
     ranked = ranked[: top_k or len(logits)]
     kept, share = [], sum(math.exp(logits[v] / temperature) / total for v in ranked)
     for v in ranked:
-        if top_p < 1.0 and sum(math.exp(logits[u] / temperature) / total for u in kept) >= top_p * share:
+        if top_p < 1.0 and sum(math.exp(logits[u] / temperature) / total for u in kept) >= top_p * share - 1e-12:
             break
         kept.append(v)
     weight = [math.exp(z / temperature) if v in kept else 0.0 for v, z in enumerate(logits)]
@@ -198,6 +198,9 @@ def test_a_nucleus_that_holds_just_enough_takes_no_more():
     for top_p, kept in ((0.5, [1]), (0.51, [1, 2]), (0.75, [1, 2]), (0.76, [0, 1, 2]), (0.9, [0, 1, 2, 3])):
         found = filtered_distribution(logits, top_p=top_p)
         assert found[0].nonzero().flatten().tolist() == kept
+    tenths = torch.zeros(1, 10)
+    for number in range(1, 10):
+        assert filtered_distribution(tenths, top_p=number / 10).count_nonzero() == number, "sums of tenths are rounded"
 
 
 @given(logits=LOGITS, temperature=st.floats(1e-300, 1e-3))

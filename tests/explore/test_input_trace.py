@@ -120,7 +120,9 @@ def test_the_last_states_give_the_answer(members, form):
     if form == "sequence":
         model = model_for_fixed(pipeline)
     trace = trace_input(model, codec, pipeline.example(text, 0))
-    assert [text for text, _ in trace.after_steps[-1]] == ([text for text, _ in trace.output] or [trace.answer])
+    answers = trace.output or [(trace.answer, trace.probability)]
+    assert [text for text, _ in trace.after_steps[-1]] == [text for text, _ in answers]
+    assert [p for _, p in trace.after_steps[-1]] == pytest.approx([p for _, p in answers], abs=2e-6), "as in scores"
 
 
 def model_for_fixed(pipeline):

@@ -47,3 +47,5 @@ def test_there_is_no_source_and_so_no_trace_of_one():
     assert output.decoder.cross_attention is None
     torch.testing.assert_close(output.ponder_cost, output.decoder.ponder_cost)
     torch.testing.assert_close(output.mean_steps, output.decoder.mean_steps())
+    padding = small(architecture="language_model", halting=True)(torch.zeros(1, 2, dtype=torch.long))
+    assert (padding.mean_steps, padding.ponder_cost) == (0, 0), "no position is real"

@@ -86,6 +86,12 @@ def test_the_incomplete_last_line_of_a_killed_run_is_left_out(tmp_path: Path, en
     assert read_metrics(path) == []
 
 
+def test_what_a_loss_of_power_leaves_after_the_last_line_is_left_out(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(GOOD + bytes(64))
+    assert [line["update"] for line in read_metrics(path)] == [1]
+
+
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_path: Path, cut):
     write(tmp_path / "uninterrupted", range(1, 8))
@@ -143,6 +149,16 @@ def test_a_tracker_of_a_name_gets_the_numbers_of_a_run_in_order(tmp_path: Path, 
         ("made", "run"), ("start", name, 0), logged[0], ("finish",),
         ("made", "run"), ("start", name, 1), logged[1], ("finish",),
     ]  # fmt: skip
+
+
+def test_a_tracker_gets_validations_of_the_same_weights(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(TRACKERS, "recorder", f"{__name__}:Recorder")
+    monkeypatch.setattr(Recorder, "calls", [])
+    written = journal(tmp_path, tracker="recorder")
+    for weights in ("last", "average"):
+        written.write("validation", update=3, seconds=1.0, values={"error": 0.5, "weights": weights})
+    written.close()
+    assert [call for call in Recorder.calls if call[0] == "log"] == [("log", {"validation/error": 0.5}, 3)]
 
 
 def test_an_unknown_tracker_is_refused_before_anything_is_written(tmp_path: Path):

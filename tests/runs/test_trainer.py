@@ -23,6 +23,7 @@ from universal_transformer.manifest import MODEL
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs import trainer
 from universal_transformer.runs.folder import CHECKPOINTS
 from universal_transformer.runs.journal import ending, read_metrics
 from universal_transformer.runs.trainer import train
@@ -99,6 +100,20 @@ def test_weights_from_before_halting_was_learned_are_never_the_best(tmp_path):
     unit = [value for name, value in load_pretrained(tmp_path / "run" / "model").tensors().items() if "halting" in name]
     assert all(bool(value.any()) for value in unit), "the unit of the best weights was never trained"
     assert result.updates == 8, "patience begins with halting"
+
+
+def test_a_run_that_another_process_has_made_meanwhile_is_kept(tmp_path, monkeypatch):
+    folder, build = tmp_path / "run", trainer.build
+
+    def slowly(config):
+        monkeypatch.undo()
+        train(tiny.run_config(max_updates=3), folder, task=tiny.task(), quiet=True)
+        return build(config)
+
+    monkeypatch.setattr(trainer, "build", slowly)
+    with pytest.raises(UserError, match="run"):
+        train(tiny.run_config(max_updates=2, seed=1), folder, task=tiny.task(), quiet=True)
+    assert read_metrics(folder / "metrics.jsonl")[-1]["update"] == 3
 
 
 def test_a_fixed_depth_knows_no_delay(tmp_path):

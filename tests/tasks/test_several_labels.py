@@ -129,6 +129,9 @@ def test_the_baseline_answers_common_labels():
     assert baseline.loss(list(map(codes, SETS))) == pytest.approx(sum(nats) / 15)
     rare = CommonLabels.learn([Example((1,), codes(wanted)) for wanted in [("big",), (), ()]], ModelConfig())
     assert rare.labels == codes(("big",))
+    several = CommonLabels.learn([Example((1,), codes([name])) for name in NAMES], ModelConfig())
+    assert several.labels == codes(NAMES[:1]), "one of several that are as frequent"
+    assert CommonLabels.learn([Example((1,), codes(()))], ModelConfig()).labels == codes(())
 
 
 def test_a_run_learns_labels_and_answers_in_each_form(tmp_path, capsys):

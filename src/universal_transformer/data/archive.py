@@ -5,6 +5,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Self
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
@@ -12,6 +13,7 @@ from universal_transformer.files import show, show_path
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 64 * 2**20
 MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether read or not
+MAX_HEADER_BYTES = 2**20  # of long names and further fields: tarfile reads them whole
 
 
 def members(
@@ -28,7 +30,7 @@ def members(
     """
     seen: set[str] = set()
     try:
-        with tarfile.open(archive, mode="r|*") as tar:
+        with tarfile.open(archive, mode="r|*", tarinfo=_Member) as tar:
             for number, member in enumerate(tar):
                 if number >= MAX_MEMBERS:
                     raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
@@ -50,6 +52,18 @@ def read_members(archive: Path, names: Collection[str], **limits: int) -> dict[s
     if absent := set(names) - contents.keys():
         raise UserError(f"{show_path(archive)}: not the archive expected ({min(absent)} is not in it)")
     return contents
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose headers have a limit of size."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        plain = member.type in tarfile.SUPPORTED_TYPES and member.type not in tarfile.GNU_TYPES
+        if not plain and member.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError("a header of too many bytes")
+        return member
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, *, limit: int) -> bytes:

@@ -31,7 +31,8 @@ def waveform(frames: Frames, *, bands: MelBands) -> Samples:
     Bands at the floor of `log_mel` have no energy. The same frames give the same samples.
     """
     magnitudes = np.sqrt(frequency_energies(frames, bands=bands)).T
-    inverse, length = transform(bands), len(frames) * bands.hop
+    inverse, whole = transform(bands), len(frames) * bands.hop
+    length = max(whole, bands.window)  # a transform needs one window
     first, last = inverse.p_min, inverse.p_max(length)
     given = np.arange(first, last)
     given = (given >= 0) & (given < len(frames))
@@ -44,7 +45,7 @@ def waveform(frames: Frames, *, bands: MelBands) -> Samples:
         moved = found + MOMENTUM * (found - before)
         spectrum = np.where(given, wanted * moved / np.maximum(np.abs(moved), LEAST), found)
         before = found
-    samples = inverse.istft(spectrum, k1=length)
+    samples = inverse.istft(spectrum, k1=length)[:whole]
     return (samples / max(1.0, np.abs(samples).max())).astype(np.float32)
 
 

@@ -76,7 +76,7 @@ def beam_search(
     penalty would prefer. A row is done when no running hypothesis can exceed its results: the log-probability of a
     hypothesis never rises, so that its score is at most that log-probability over the penalty of the greatest length.
     Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
-    ``source`` and the other options are as in :func:`~universal_transformer.decoding.sampling.generate`.
+    ``source`` (ids) and the other options are as in :func:`~universal_transformer.decoding.sampling.generate`.
 
     Raises UserError for what ``generate`` refuses, and for ``num_results`` outside ``[1, beams]``.
     """

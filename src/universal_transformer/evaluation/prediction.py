@@ -131,10 +131,13 @@ class Answers(ABC):
         logits = called.output.step_logits
         return [] if logits is None else [self.best(each[0], called) for each in logits]
 
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.double().softmax(-1)
+
     def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
         """Return the best answers of logits of one example, ``[classes]`` or ``[position, classes]``."""
         del called
-        probabilities, indices = (values.tolist() for values in logits.double().softmax(-1).max(-1))
+        probabilities, indices = (values.tolist() for values in self.probabilities(logits).max(-1))
         names = {index: self.name_of(index) for index in {*indices}}
         return [(names[index], probability) for index, probability in zip(indices, probabilities, strict=True)]
 
@@ -353,9 +356,9 @@ class TokenAnswers(Answers):
     def name_of(self, index: int) -> str:
         return SPECIAL[END] if index == self.model.config.vocabulary.end_id else super().name_of(index)
 
-    def best(self, logits: Tensor, called: Called) -> list[OneAnswer]:
-        allowed = next_log_probabilities(logits, config=self.model.config)
-        return super().best(allowed, called)
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return those that the scores of answers are made of: 0 for tokens that are never written."""
+        return next_log_probabilities(logits, config=self.model.config).double().exp()
 
     def sources(self, examples: Sequence[Example], numbers: Sequence[int]) -> Source:
         """Return what the model reads."""

@@ -15,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import METRICS, check_metric, scores
 from universal_transformer.evaluation.scores import Side as Side
 from universal_transformer.evaluation.scores import StepCounts as StepCounts
+from universal_transformer.evaluation.scores import mean_over
 from universal_transformer.evaluation.scores import show_steps as show_steps
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.typed import NumberOf, typed
@@ -163,15 +164,14 @@ class Report:
     @property
     def mean_steps(self) -> float:
         """Mean N over all real positions of both sides."""
-        sides = [steps for steps in map(self.steps, get_args(Side)) if steps is not None]
-        return sum(s.mean * s.num_positions for s in sides) / max(1, sum(s.num_positions for s in sides))
+        return mean_over(filter(None, map(self.steps, get_args(Side))))
 
     @property
     def figures(self) -> dict[str, dict[str, float]]:
         """The scores of each group of a test set with its examples and, if there are any, its mean steps."""
         several, figures = len(self.totals) > 1, dict[str, dict[str, float]]()
         for row in self.rows:
-            steps = {"mean_steps": row.steps[0].mean} if row.steps else {}
+            steps = {"mean_steps": mean_over(row.steps)} if row.steps else {}
             name = f"{row.set}, {row.group}" if several and row.group else row.name
             figures[name] = {**row.metrics, "count": row.count, **steps}
         return figures

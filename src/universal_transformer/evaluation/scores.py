@@ -68,6 +68,12 @@ class StepCounts:
         return StepCounts(self.side, tuple(map(sum, zip(self.counts, other.counts, strict=True))))
 
 
+def mean_over(sides: Iterable[StepCounts]) -> float:
+    """Mean N over the positions of all sides."""
+    counted = [(steps.mean, steps.num_positions) for steps in sides]
+    return sum(mean * number for mean, number in counted) / max(1, sum(number for _, number in counted))
+
+
 @dataclass
 class ScoreSums:
     """What one example, or a group of them, adds to the scores."""

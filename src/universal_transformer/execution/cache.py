@@ -101,7 +101,7 @@ class KeyValueCache:
         """Rows ``index`` replace the present ones (beam search); UserError when more rows do not fit into memory."""
         if len(index) > self.entries.shape[1]:
             check_memory(
-                len(index) * self.entries[:, 0].nbytes,
+                len(index) * sum(part[:, 0].nbytes for part in (self.entries, self.inputs) if part is not None),
                 device=self.entries.device,
                 what=f"a cache of capacity {self.capacity} for {len(index)} sequences",
                 fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",

@@ -67,6 +67,8 @@ class DepthOptions:
             yield "halting_threshold", not config.halts, never
             replaced = f"the exit {self.exit} replaces the halting unit; choose one"
             yield "halting_threshold", self.exit is not None, replaced
+        earlier = self.min_steps is not None and not config.halts and self.exit is None
+        yield "min_steps", earlier, "this model was trained without halting, and stops early only by an exit"
         own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
         more = not config.step.tied and self.max_steps is not None and self.max_steps > own
         yield "max_steps", more, f"an untied model has one block a step, and this one has {own}"

@@ -35,7 +35,7 @@ class _OverDepth:
     def mean_steps(self) -> Scalar:
         """Mean steps over the real positions of both sides; 0 where there is no depth."""
         made = sum((trace.steps.sum() for trace in self.traces), self.answers.new_zeros(()))
-        return made / sum((trace.num_positions() for trace in self.traces), 0) if self.traces else made
+        return made / sum((trace.num_positions() for trace in self.traces), torch.zeros_like(made)).clamp(min=1)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import parse_json, read_lines, show_path, write_json, write_text
+from universal_transformer.files import parse_json, show_path, try_lines, write_json, write_text
 from universal_transformer.manifest import MODEL
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import CHECKPOINTS, CONFIG, METRICS
@@ -21,15 +21,18 @@ from universal_transformer.typed import Count, NonNegative, typed
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics.jsonl. The last line may be incomplete (of a killed run); it is left out then.
+    """Return the lines of a metrics.jsonl, without a last one that is incomplete (a killed run) or no text (no power).
 
     UserError, naming the line, for anything else that `RunJournal` does not write.
     """
-    texts = list(read_lines(path)) if path.stat().st_size else []
-    if texts and texts[-1][1].startswith("{") and not texts[-1][1].endswith("}"):
+    texts = list(try_lines(path)) if path.stat().st_size else []
+    cut = texts and texts[-1].text.startswith("{") and not texts[-1].text.endswith("}")
+    if cut or (len(texts) > 1 and texts[-1].fault and path.read_bytes().endswith(b"\0")):
         del texts[-1]
     lines = []
-    for number, text in texts:
+    for number, text, fault in texts:
+        if fault:
+            raise fault
         where = f"{show_path(path)}:{number}"
         line = typed(parse_json(text, where=where), dict[str, Any], where=where)
         for name, hint in (("event", str), ("update", Count), ("seconds", NonNegative)):
@@ -90,7 +93,7 @@ class RunJournal(Journal):
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **kept}
         self.metrics.write(json.dumps(line, allow_nan=False) + "\n")
         self.lines += 1
-        if self.tracker is not None and event in ("update", "validation"):
+        if self.tracker is not None and event in ("update", "validation") and values.get("weights", "last") == "last":
             numbers = {f"{event}/{name}": value for name, value in values.items() if isinstance(value, float | int)}
             self.tracker.log(numbers, update=update)
 

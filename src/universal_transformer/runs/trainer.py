@@ -99,6 +99,8 @@ def train(
         processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
         if processes.first:
             stack.enter_context(claimed(folder))
+            if not resume:  # another process may have made a run here meanwhile
+                check_usable(folder, config, resume=False)
             checkpoints.remove_partial(folder / CHECKPOINTS)
         shown = stack.enter_context(closing(shown_of(model, quiet=quiet or not processes.first)))
         if config.training.precision == "bfloat16" and emulates_bfloat16(device):

@@ -74,7 +74,7 @@ class Display:
         """Return the mean rate since the first status; the time before it (compilation, loading) does not count."""
         assert self._first is not None
         seconds, handled = status.seconds - self._first.seconds, status.handled - self._first.handled
-        return f"{handled / seconds if seconds > 0 else 0.0:,.0f} {self._unit}/s"
+        return f"{handled / seconds:,.0f} {self._unit}/s" if seconds > 0 else "…"
 
     def note(self, text: str) -> None:
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

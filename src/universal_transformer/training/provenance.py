@@ -55,7 +55,7 @@ def code_in_use() -> Code:
     if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
         return Code(None, None, versions())
     commit = _git(source, "rev-parse", "HEAD")
-    changes = _git(source, "status", "--porcelain", "--", ".")
+    changes = _git(source, "status", "--porcelain", "--", ".", ":(top)paper")
     return Code(commit, None if commit is None or changes is None else not changes, versions())
 
 

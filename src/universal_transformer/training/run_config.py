@@ -80,7 +80,7 @@ class TrainingConfig:
     ponder_weight: NonNegative = 0.01
     """Weight of the ponder cost in the loss."""
     ponder_warmup_updates: NumberOf = 0
-    """Updates over which the ponder weight rises from 0."""
+    """First updates of the run, over which the ponder weight rises from 0."""
     halting_delay: Annotated[float, Range(0, 1)] = 0.0
     """First part of the run, from 0 to 1 (of `max_updates`, or of `minutes` without it). In it, halting probabilities
     follow from the bias alone and the ponder cost has weight 0: with a low `halting.bias` the model first learns at its

@@ -1,4 +1,5 @@
-"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted as EVALB does.
+"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted as EVALB does, but for ADVP
+and PRT, which are two labels here.
 
 A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
 one right. The outermost bracket TOP is left out, and punctuation does not count: words that are one of `PUNCTUATION`
@@ -18,7 +19,10 @@ from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 
 TOP = "TOP"
-SIGNATURE = "as EVALB: TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
+SIGNATURE = (
+    "as EVALB, but for ADVP and PRT, which differ: TOP, parts of speech and punctuation are left out, an invalid tree "
+    "counts as 0"
+)
 
 
 class BracketF1(WrittenText):

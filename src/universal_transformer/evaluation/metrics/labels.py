@@ -40,8 +40,10 @@ class CommonLabels(TrivialBaseline):
     @cached_property
     def labels(self) -> tuple[int, ...]:
         """`PRESENT` or `ABSENT` for each label."""
-        least = min(self.examples / 2, max(self.counts))
-        return tuple(PRESENT if count >= least else ABSENT for count in self.counts)
+        common = [2 * count >= self.examples for count in self.counts]
+        if not any(common):
+            common[self.most_frequent] = max(self.counts) > 0
+        return tuple(PRESENT if given else ABSENT for given in common)
 
     def loss(self, targets: Sequence[tuple[int, ...]]) -> float:
         """Mean ``-log p`` over the labels of all examples, with one example more that has each label and one that has

@@ -66,7 +66,7 @@ def draw_positions(
     ``random``: one offset per sequence, uniform over
     ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
     sequence (randomised positions; Ruoss et al. 2023). ``spread``: such a subset of a random window, whose length
-    is log-uniform between ``length`` and ``max_positions``, so that all distances occur equally often.
+    is log-uniform between ``length`` and ``max_positions``, so that short distances stay frequent.
 
     Raises UserError when ``length`` exceeds ``max_positions``.
     """
