@@ -23,10 +23,16 @@ for text in texts:  # two texts have a tab between them; each ends with the id o
     source = np.array([[index for part in parts for index in (*part, end)]])
     if "target" not in about["inputs"]:
         logits = session.run(None, {"source": source})[0]
-        print(codec["target"]["labels"][logits[0].argmax()])
+        labels, separator = codec["target"]["labels"], codec["target"].get("separator")
+        if separator is None:
+            print(labels[logits[0].argmax()])
+        else:  # several labels, those with positive logits; none is written as the separator
+            print(
+                separator.join(label for label, logit in zip(labels, logits[0], strict=True) if logit > 0) or separator
+            )
         continue
     answer: list[int] = []
-    while len(answer) < 2 * source.size + 10:
+    while len(answer) < max(about["max_new_tokens"] or 0, 2 * source.size + 10):
         # the model puts the start before the target, so that its last id is not read: logits n follow the first n ids
         logits = session.run(None, {"source": source, "target": np.array([[*answer, end]])})[0]
         logits[0, -1, [padding, start]] = -np.inf  # are never written

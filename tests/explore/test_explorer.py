@@ -233,6 +233,7 @@ def test_other_forms_are_answered(pipeline, text):
     ({"text": "1 no question"}, "no question"),
     ({"text": ""}, "no question"),
     ({"text": STORY, "max_steps": 0}, "max_steps"),
+    ({"text": STORY, "max_steps": 1000}, "max_steps"),
     ({"text": STORY, "exit": "never:1"}, "never"),
     ({"text": STORY, "model": 2}, "model"),
     ({"text": STORY, "other": 2}, "other"),

@@ -12,6 +12,7 @@ import pytest
 from universal_transformer.cli import main
 from universal_transformer.cli import serve as serve_command
 from universal_transformer.decoding import DecodingOptions
+from universal_transformer.evaluation.pipeline import load
 from universal_transformer.models.call import GREEDY, Sampling
 
 pytest.importorskip("uvicorn")
@@ -194,6 +195,25 @@ def test_what_cannot_be_served_is_refused_by_name(server, body, message):
     assert answer.status == 400, answer.body
     assert message in answer.message
     assert "\n" not in answer.message
+
+
+@pytest.mark.parametrize(("text", "stop"), [("ab né cd", "né"), ("price 5€ now", "5€"), ("a日本b", "日本")])
+def test_no_part_of_a_stop_is_sent_before_its_last_character_is_whole(text, stop):
+    from universal_transformer.serve.completions import ChoiceText
+    from universal_transformer.serve.engine import TokenEvent
+
+    codec = load("writer").codec
+    choice, sent = ChoiceText(codec, (), [stop]), ""
+    for token in codec.source.tokenizer.encode(text):
+        sent += choice.add(TokenEvent(0, token, 0.0, 1.0), streamed=True)
+        if choice.reason:
+            break
+    assert (sent, choice.reason) == (text[: text.index(stop)], "stop")
+
+
+def test_more_steps_than_the_page_offers_are_refused(server):
+    answer = server.predict("the red", max_steps=1000)
+    assert (answer.status, answer.message) == (400, "max_steps: at most 10 here")
 
 
 def test_neutral_and_foreign_fields_change_nothing(server):

@@ -126,6 +126,15 @@ def test_held_out_pairs(tmp_path):
     assert data(path, validation_fraction=0.25, seed=4).load().validation != task.validation
 
 
+def test_sources_that_a_codec_reads_alike_are_in_one_part(tmp_path):
+    pairs = [(form(f"word {n} and more"), "yes") for n in range(20) for form in (str, str.upper, str.title)]
+    pairs += [(f"word  {n} and  more", "yes") for n in range(20)]
+    path = write_tsv(tmp_path / "a.tsv", pairs)
+    task = data(path, validation_fraction=0.3, lower_case=True).load()
+    assert len(task.validation) == 4 * 6
+    assert not {e.source for e in task.train} & {e.source for e in task.validation}
+
+
 @given(st.lists(st.sampled_from(["good", "blank", "half", "long"]), min_size=4, max_size=12))
 def test_lines_read_are_lines_used_and_reported(tmp_path_factory, kinds):
     lines = {"good": "a\tb", "blank": " ", "half": "a\t", "long": f"{'a' * 50}\tb"}

@@ -100,6 +100,12 @@ def test_no_story_occurs_twice_in_any_split(data):
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
+def test_no_question_that_is_tested_is_asked_in_training_after_the_same_statements(data):
+    asked = {split: {(q.facts, q.text) for q in questions(stories)} for split, stories in data.stories().items()}
+    assert not asked["train"] & (asked["validation"] | asked["test"])
+
+
+@pytest.mark.parametrize("data", VARIANTS, ids=ids)
 def test_stories_have_the_sizes_asked_for(data):
     for story in (story for split in data.stories().values() for story in split):
         statements = [_statement(line) for line in story if _is_statement(line)]

@@ -150,6 +150,7 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
         "inputs": {name: {"type": TYPES.get(name, "int64"), "shape": axes} for name, axes in model.inputs.items()},
         "outputs": {name: {"type": "float32", "shape": shape} for name, shape in model.outputs.items()},
         "ids": {"padding": config.vocabulary.padding_id, "start": config.start_id, "end": config.vocabulary.end_id},
+        "max_new_tokens": config.generation.max_new_tokens,
         "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.sides},
         "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.sides},
         "halting_threshold": stops_at(config.halting),

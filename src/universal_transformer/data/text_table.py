@@ -128,7 +128,8 @@ def collect(name: str, rows: Iterable[TextRow], *, columns: Sequence[str]) -> Te
 class HoldOut:
     """Which rows are held out: those whose first column has one of the smallest hashes, which depend on a seed.
 
-    So rows with the same first column are in the same part, and a row is in the same part wherever it stands.
+    So rows with the same first column, apart from capitals and blanks (which a codec may not tell apart), are in the
+    same part, and a row is in the same part wherever it stands.
     """
 
     seed: int
@@ -152,7 +153,8 @@ class HoldOut:
 
 
 def _hash(text: str, seed: int) -> int:
-    return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest())
+    key = " ".join(text.lower().split())
+    return int.from_bytes(blake2b(f"{seed} {key}".encode(), digest_size=8).digest())
 
 
 def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:

@@ -89,7 +89,7 @@ class Explored:
         own = self.engine.pipeline
         chosen = asked.exit is not None or asked.max_steps is not None or asked.halting_threshold is not None
         base = DecodingOptions() if chosen or not asked.calibrated else own.options
-        options = asked.of(base, most=most, calibrated=False)
+        options = asked.of(base, own.model.config, most=most, calibrated=False)
         options.check(own.model)
         return options
 

@@ -12,6 +12,7 @@ from universal_transformer.models.model import Model
 from universal_transformer.pretrained_models import is_pretrained
 from universal_transformer.pretrained_models.card import read_card
 from universal_transformer.rules import stops_at
+from universal_transformer.serve.completions import most_steps
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.task import Task
 
@@ -38,7 +39,7 @@ def page_model(name: str, model: Model, codec: Codec[Any, Any]) -> dict[str, Any
         "reads_files": bool(codec.source.suffixes),
         "max_steps": config.max_steps,
         "least_steps": 1,
-        "most_steps": config.max_steps if not config.step.tied else 2 * config.max_steps + 2,
+        "most_steps": most_steps(config) if config.step.tied else config.max_steps,
         "halts": config.halts,
         "threshold": stops_at(config.halting) if config.halts else None,
         "rules": rules,

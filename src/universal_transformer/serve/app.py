@@ -130,7 +130,8 @@ class Service:
         refuse((not 1 <= count <= MOST_INPUTS, f"found {count}; expected 1 to {MOST_INPUTS}"), at="inputs")
         pipeline = self.engine.pipeline
         calibrated, beams = is_calibrated(pipeline), asked.beams or 1
-        options = asked.of(pipeline.options, most=asked.max_new_tokens, calibrated=calibrated, beams=beams)
+        given, config = pipeline.options, pipeline.model.config
+        options = asked.of(given, config, most=asked.max_new_tokens, calibrated=calibrated, beams=beams)
         if asked.beams is not None:
             options = dataclasses.replace(options, beams=asked.beams)
         options.check(pipeline.model)
@@ -218,7 +219,7 @@ def routed(routes: Sequence[Route], engines: Sequence[Engine]) -> Starlette:
         for engine in engines:
             engine.stop()
         for engine in engines:
-            await run_in_threadpool(engine.join)
+            await run_in_threadpool(engine.join, engine.limits.seconds)
 
     handlers: Mapping[Any, Any] = dict.fromkeys(STATUS, _failure)
     inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)

@@ -17,6 +17,7 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.models.call import GREEDY, Sampling
+from universal_transformer.models.model_config import BaseConfig
 from universal_transformer.rules import Exit
 from universal_transformer.serve.engine import Engine, Ticket, TokenEvent
 from universal_transformer.tasks.codec import Codec
@@ -59,6 +60,11 @@ def fields_of(body: Mapping[str, Any], kind: Any, *, ignored: Sequence[str] = ()
     return kind(**values)
 
 
+def most_steps(config: BaseConfig) -> int:
+    """Steps that a client may ask for: a batch that has begun is finished, however long its steps take."""
+    return 2 * config.max_steps + 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """How one answer is searched; what is None is as the server was started."""
@@ -81,12 +87,15 @@ class Chosen:
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p, seed=seed)
 
-    def of(self, options: DecodingOptions, *, most: int | None, calibrated: bool, beams: int = 1) -> DecodingOptions:
+    def of(
+        self, options: DecodingOptions, config: BaseConfig, *, most: int | None, calibrated: bool, beams: int = 1
+    ) -> DecodingOptions:
         """The options of a server with what is chosen here, and at most ``most`` new tokens.
 
         A chosen depth, or a beam search, does without a calibration: with the depth of training.
         """
-        sampling = self.sampling
+        sampling, steps = self.sampling, most_steps(config)
+        refuse((self.max_steps is not None and self.max_steps > steps, f"at most {steps} here"), at="max_steps")
         if calibrated and (beams > 1 or {self.max_steps, self.halting_threshold, self.exit} != {None}):
             options = dataclasses.replace(options, max_steps=None, halting_threshold=None, exit=None)
             calibrated = False
@@ -185,11 +194,9 @@ class ChoiceText:
 
     def _held(self) -> int:
         """Characters at the end of the text that further tokens may change: parts of a character, and of a stop."""
-        held = len(self.text) - len(self.text.rstrip(UNFINISHED))
-        for stop in self.stops:
-            part = next((size for size in range(len(stop) - 1, 0, -1) if self.text.endswith(stop[:size])), 0)
-            held = max(held, part)
-        return held
+        whole = self.text.rstrip(UNFINISHED)
+        parts = (size for stop in self.stops for size in range(1, len(stop)) if whole.endswith(stop[:size]))
+        return len(self.text) - len(whole) + max(parts, default=0)
 
     def logprobs(self, first: int) -> dict[str, Any]:
         """Tokens from ``first`` on with their scores, as the protocol has them."""
@@ -312,7 +319,7 @@ def requests_of(asked: Completion, batch: ContinuousBatch, *, pipeline: Pipeline
     options = dataclasses.replace(pipeline.options, beams=1)
     for place, prompt in enumerate(asked.prompts):
         ids = ids_of(prompt, pipeline=pipeline, number=place)
-        chosen = asked.of(options, most=asked.max_tokens, calibrated=is_calibrated(pipeline))
+        chosen = asked.of(options, pipeline.model.config, most=asked.max_tokens, calibrated=is_calibrated(pipeline))
         if chosen.max_new_tokens is None:
             chosen = dataclasses.replace(chosen, max_new_tokens=batch.room(ids))
         for choice in range(asked.n):

@@ -16,6 +16,7 @@ The place of a person or thing is unknown before the first statement about it: p
 it is first picked up. A person never moves to the place where they are. A thing is picked up in the place where it is.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -48,6 +49,7 @@ _PICK_UPS = ("picked up", "took", "grabbed", "collected")
 _DROPS = ("put down", "dropped", "left", "set down")
 _TRIES = 5000
 Split = Literal["train", "validation", "test"]
+_Statements = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,28 +178,37 @@ class StoriesData:
         )
 
     def stories(self) -> dict[Split, list[list[str]]]:
-        """Return the stories of each split as lines of the bAbI format; no two have the same statements."""
+        """Return the stories of each split as lines of the bAbI format; no two have the same statements.
+
+        No story to train on asks a question of validation or test after the same statements.
+        """
         counts: dict[Split, int] = {
             "test": self.test_stories,
             "validation": self.validation_stories,
             "train": self.train_stories,
         }  # train comes last, so that its size does not change what is tested
-        generated: set[tuple[str, ...]] = set()
-        return {
-            split: [self._story(random, generated) for _ in range(count)]
-            for split, count in counts.items()
-            for random in [Random(f"{self.seed} {split}")]
-        }
+        generated: set[_Statements] = set()
+        held_out: set[tuple[_Statements, str]] = set()
+        found: dict[Split, list[list[str]]] = {}
+        for split, count in counts.items():
+            random = Random(f"{self.seed} {split}")
+            stories = [self._story(random, generated, held_out if split == "train" else set()) for _ in range(count)]
+            held_out |= {key for story in stories for key in _keys(*story)}
+            found[split] = [_lines(*story) for story in stories]
+        return found
 
-    def _story(self, random: Random, generated: set[tuple[str, ...]]) -> list[str]:
-        """Return the lines of a story that is not in `generated`, and add it there."""
+    def _story(
+        self, random: Random, generated: set[_Statements], held_out: set[tuple[_Statements, str]]
+    ) -> tuple[_Statements, list[tuple[int, _Asked]]]:
+        """Return a story that is not in `generated`, add it there, and ask no question of `held_out`."""
         # the questions are drawn first and kept, so that those that few stories allow are not less frequent
         wanted = [random.choice(self.facts) for _ in range(self.questions)]
         for _ in range(_TRIES):
             statements, asked = self._simulate(random, wanted)
-            if len(asked) == len(wanted) and statements not in generated:
+            new = len(asked) == len(wanted) and statements not in generated
+            if new and held_out.isdisjoint(_keys(statements, asked)):
                 generated.add(statements)
-                return _lines(statements, asked)
+                return statements, asked
         raise UserError(
             f"found no further story of {self.statements[0]} to {self.statements[1]} statements with "
             f"{self.questions} questions that differs from {len(generated)} others: ask for fewer stories or "
@@ -249,6 +260,11 @@ class StoriesData:
 
     def _verb(self, random: Random, verbs: tuple[str, ...]) -> str:
         return random.choice(verbs) if self.synonyms else verbs[0]
+
+
+def _keys(statements: _Statements, asked: list[tuple[int, _Asked]]) -> Iterator[tuple[_Statements, str]]:
+    """Yield what a model reads of each question: the statements before it and its text."""
+    yield from ((statements[:moment], question.text) for moment, question in asked)
 
 
 def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list[str]:
