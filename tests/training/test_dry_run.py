@@ -302,8 +302,8 @@ def in_a_process(*arguments):
 def expected(*arguments):
     """Bytes and milliseconds that a dry run states."""
     shown, _ = in_a_process(*arguments, "--dry-run")
-    size, unit = re.search(r"memory +about ([\d.]+) (MB|GB)", shown).groups()
-    return float(size) * {"MB": 1e6, "GB": 1e9}[unit], float(re.search(r"([\d,]+) ms an update", shown)[1])
+    size, unit = re.search(r"memory +about ([\d.]+) (MiB|GiB)", shown).groups()
+    return float(size) * {"MiB": 2**20, "GiB": 2**30}[unit], float(re.search(r"([\d,]+) ms an update", shown)[1])
 
 
 def test_memory_to_expect_is_that_of_a_short_run(tmp_path):

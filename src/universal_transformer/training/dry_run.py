@@ -41,6 +41,7 @@ from universal_transformer.data.sampler import batches_by_size
 from universal_transformer.evaluation.tensors import inputs_of, pick_device
 from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.files import counted
+from universal_transformer.memory import show_bytes
 from universal_transformer.models.model import Call, Model
 from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.recurrence import depth_loop
@@ -125,14 +126,14 @@ class Estimate:
     def lines(self) -> list[str]:
         model = self.config.model
         most = "at most " if model.halts or self._by_length or self.config.training.depth == "random" else ""
-        start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
+        start, full = (show_bytes(self._bytes(cost)) for cost in (self.start, self.full))
         more = f"; up to {full} with all steps" if model.halts else ""
         return [
             f"recipe      {self.config.recipe}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      about {start} while training{more} (from updates of the initial model)",
-            *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
+            *([f"decoding    {show_bytes(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
             *data_lines(self.task, self.config.model),
@@ -439,12 +440,6 @@ def cache_bytes(model: Model, *, length: int) -> float:
         length = -(-length // model.target.stride)
     cache = model.target.start(None, Call(), batch=1, capacity=length).cache
     return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))
-
-
-def _size(count: float) -> str:
-    if count >= 1e9:
-        return f"{count / 1e9:,.1f} GB"
-    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
 
 
 def _duration(seconds: float) -> str:
