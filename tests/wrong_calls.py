@@ -76,7 +76,7 @@ CALLS = {
     "threshold of a classifier": (lambda: classes(rows, halting_threshold=0.5), "without halting"),
     "exit together with a threshold": (
         lambda: halting(rows, rows, halting_threshold=0.5, exit=ut.Exit("confidence", 0.9)),
-        "halting_threshold=0.5: the exit confidence:0.9 replaces the halting unit",
+        "halting_threshold=0.5: confidence:0.9 replaces the halting unit",
     ),
     "threshold above one": (
         lambda: halting(rows, rows, halting_threshold=1.5),

@@ -42,8 +42,7 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
 
     A row ends with the position that the model says is its last one (`STOPS`), or at the limit of its target. Dropout
     of the prenet is drawn from the source of a row alone, so that the same source has the same frames in every batch.
-    ``source`` (no text) and the depth: as of `generate`. UserError for what it refuses, and for frames that are not
-    finite.
+    ``source`` (no text), depth: as of `generate`. UserError for what it refuses, and for frames that are not finite.
     """
     with evaluating(model):
         given, state, limits, source_steps = start_sources(model, source, options)

@@ -21,9 +21,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.call import LENGTH_PENALTY, Generated, Sampling
 from universal_transformer.models.model import Model
 
-ROUNDING = 1e-12
-"""By which a sum of probabilities may be below `top_p` and reach it."""
-
 
 def filtered_distribution(
     logits: Float[Tensor, "rows classes"], *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
@@ -46,7 +43,7 @@ def filtered_distribution(
     if top_p < 1.0:
         before = probability.cumsum(dim=-1) - probability
         before[..., 0] = 0.0  # the likeliest token always stays
-        probability = probability.masked_fill(before >= top_p - ROUNDING, 0.0)
+        probability = probability.masked_fill(before >= top_p - 1e-12, 0.0)  # sums are rounded
         probability = probability / probability.sum(dim=-1, keepdim=True)
     return torch.zeros_like(probability).scatter(-1, order, probability)
 

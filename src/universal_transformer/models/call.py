@@ -60,13 +60,11 @@ class DepthOptions:
 
     def _refusals(self, config: Any) -> Refusals:
         for option in self.chosen:
-            none = f"a model of kind {config.kind} has no depth to choose; leave it out"
-            yield option, not config.max_steps, none
+            yield option, not config.max_steps, f"a model of kind {config.kind} has no depth to choose; leave it out"
         if self.halting_threshold is not None:
             never = "this model was trained without halting and has no threshold; leave it out"
             yield "halting_threshold", not config.halts, never
-            replaced = f"the exit {self.exit} replaces the halting unit; choose one"
-            yield "halting_threshold", self.exit is not None, replaced
+            yield "halting_threshold", self.exit is not None, f"{self.exit} replaces the halting unit; choose one"
         earlier = self.min_steps is not None and not config.halts and self.exit is None
         yield "min_steps", earlier, "this model was trained without halting, and stops early only by an exit"
         own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
