@@ -50,9 +50,9 @@ def check_memory(wanted: int, *, device: torch.device, what: str, fix: str) -> N
         raise UserError(f"{what} takes {show_bytes(wanted)}, and {show_bytes(free)} are free on {device}: {fix}")
 
 
-def show_bytes(number: float) -> str:
+def show_bytes(number: int) -> str:
     """1,234 B, 1.2 MiB, …"""
-    value, units = number, ["B", "KiB", "MiB", "GiB", "TiB"]
+    value, units = float(number), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:
         value /= 1024
         units.pop(0)

@@ -113,7 +113,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
         DecodingOptions(beams=2, sampling=Sampling(temperature=1.0))
     both = DecodingOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
     halting = model_for(copying, halting=True)
-    with pytest.raises(UserError, match=r"halting_threshold=0.9: the exit confidence:0.5 replaces .*; choose one"):
+    with pytest.raises(UserError, match=r"halting_threshold=0.9: confidence:0.5 replaces .*; choose one"):
         predict(halting, copying.codec, [], options=both)
     with pytest.raises(UserError, match=r"exit=confidence:0.5: a model of kind lstm has no depth to choose"):
         predict(small_lstm(), copying.codec, [], options=DecodingOptions(exit=Exit("confidence", 0.5)))

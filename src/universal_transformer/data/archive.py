@@ -1,11 +1,12 @@
 """Files from a ``.tar.gz`` or ``.tar.xz`` of someone else, as bytes within limits of size: nothing is written."""
 
+from __future__ import annotations
+
 import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Self
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
@@ -58,7 +59,7 @@ class _Member(tarfile.TarInfo):
     """A member whose headers have a limit of size."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         member = super().frombuf(buf, encoding, errors)
         plain = member.type in tarfile.SUPPORTED_TYPES and member.type not in tarfile.GNU_TYPES
         if not plain and member.size > MAX_HEADER_BYTES:

@@ -126,14 +126,14 @@ class Estimate:
     def lines(self) -> list[str]:
         model = self.config.model
         most = "at most " if model.halts or self._by_length or self.config.training.depth == "random" else ""
-        start, full = (show_bytes(self._bytes(cost)) for cost in (self.start, self.full))
+        start, full = (show_bytes(round(self._bytes(cost))) for cost in (self.start, self.full))
         more = f"; up to {full} with all steps" if model.halts else ""
         return [
             f"recipe      {self.config.recipe}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      about {start} while training{more} (from updates of the initial model)",
-            *([f"decoding    {show_bytes(self.cached)} of keys and values a sequence"] if self.cached else []),
+            *([f"decoding    {show_bytes(round(self.cached))} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
             *data_lines(self.task, self.config.model),
