@@ -114,7 +114,7 @@ class Reproduce(OnData):
             todo = pending(planned, file.read())
             if todo:
                 todo[0].config.data.load()  # missing data are reported here, once
-            outcome = in_processes(self.arguments, count=min(self.processes, len(planned)))
+            outcome = in_processes(self.arguments, count=min(self.processes, len(planned)) if todo else 0)
             outcome.left = len(pending(planned, file.read()))
         else:
             outcome = reproduce(planned, runner, file=file)
