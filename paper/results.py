@@ -65,7 +65,7 @@ class Result:
     versions: dict[str, str]
     commit: str | None
     clean: bool | None
-    """Whether the package's files were as committed."""
+    """Whether the files of the package and of `paper/` were as committed (before commit 188b0131: of the package)."""
     finished: str
     """When, UTC."""
     notes: list[str]

@@ -51,6 +51,7 @@ def test_an_exported_run_answers_as_the_run(copy, capsys, monkeypatch):
     about = json.loads((target / "model.json").read_text())
     assert about["compared"]["difference"] < 1e-5
     assert about["compared"]["equal"] == about["compared"]["positions"]
+    assert about["max_new_tokens"] == open_run(copy).model.config.generation.max_new_tokens is not None
     assert Codec.load(target).words is not None
     source = torch.tensor([[5, 6, 7, about["ids"]["end"]], [8, about["ids"]["end"], 0, 0]])
     labels = torch.tensor([[5, 6], [8, 2]])

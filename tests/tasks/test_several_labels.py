@@ -2,6 +2,9 @@
 
 import json
 import math
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +22,7 @@ from universal_transformer.tasks import LabelledData, TaggedData
 from universal_transformer.training.objective import objective
 from universal_transformer.typed import replaced
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx_answers.py"
 NAMES = ("animal", "big", "red")
 TEXTS = ["a red fox", "a big red bus", "a mouse", "an idea", "a big horse"]
 SETS = [("animal", "red"), ("big", "red"), ("animal",), (), ("animal", "big")]
@@ -134,7 +138,7 @@ def test_the_baseline_answers_common_labels():
     assert CommonLabels.learn([Example((1,), codes(()))], ModelConfig()).labels == codes(())
 
 
-def test_a_run_learns_labels_and_answers_in_each_form(tmp_path, capsys):
+def test_a_run_learns_labels_and_answers_in_each_form(tmp_path, capsys, monkeypatch):
     train = write(tmp_path, texts=[f"{text} {n}" for n in range(12) for text in TEXTS], sets=SETS * 12)
     test, run = write(tmp_path, "test.jsonl"), str(tmp_path / "run")
     given = ["--data.train", str(train), "--data.validation", str(test), "--data.label-separator", "|"]
@@ -175,6 +179,11 @@ def test_a_run_learns_labels_and_answers_in_each_form(tmp_path, capsys):
         found = json.loads(line)
         assert [label["text"] for label in found["output"]] == list(named)
         assert found["score"] <= sum(label["score"] for label in found["output"]) <= 0
+    assert main(["export", run, "--format", "onnx"]) == 0
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(tmp_path / "run" / "export" / "onnx"), *TEXTS])
+    capsys.readouterr()
+    runpy.run_path(str(EXAMPLE))
+    assert capsys.readouterr().out.splitlines() == ["|".join(named) or "|" for named in SETS]
     pytest.importorskip("matplotlib")
     assert main(["plot", run]) == 0
     assert "micro-F1" in (tmp_path / "run" / "report.html").read_text()

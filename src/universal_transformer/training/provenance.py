@@ -25,7 +25,7 @@ class Code:
     commit: str | None
     """None if the code is in no git checkout, or git is missing."""
     clean: bool | None
-    """Whether the package's files are as committed; None without a commit."""
+    """Whether the files of the package, and of `paper/` in a clone, are as committed; None without a commit."""
     versions: dict[str, str]
     """Of Python, torch and this package."""
 
