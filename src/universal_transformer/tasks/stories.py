@@ -200,7 +200,7 @@ class StoriesData:
     def _story(
         self, random: Random, generated: set[_Statements], held_out: set[tuple[_Statements, str]]
     ) -> tuple[_Statements, list[tuple[int, _Asked]]]:
-        """Return a story that is not in `generated`, add it there, and ask no question of `held_out`."""
+        """Return a story that is not in `generated` and asks no question of `held_out`; add it to `generated`."""
         # the questions are drawn first and kept, so that those that few stories allow are not less frequent
         wanted = [random.choice(self.facts) for _ in range(self.questions)]
         for _ in range(_TRIES):

@@ -1,5 +1,4 @@
-"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted as EVALB does, but for ADVP
-and PRT, which are two labels here.
+"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted as EVALB does, but for ADVP and PRT: two labels.
 
 A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
 one right. The outermost bracket TOP is left out, and punctuation does not count: words that are one of `PUNCTUATION`
