@@ -3,10 +3,12 @@
     pip install 'optuna>=5'
     python examples/optuna_search.py --recipe copy --trials 20 --updates 500
 
-Each trial is a run in runs/search, which `ut evaluate` and `ut plot` read. The search minimises the loss of validation.
+Each trial is a run in runs/search/STUDY, which `ut evaluate` and `ut plot` read. The search minimises the loss on
+validation data.
 """
 
 import argparse
+from datetime import datetime
 from pathlib import Path
 
 try:
@@ -34,9 +36,10 @@ def objective(trial):
         "training.minutes": None,
     }
     config = replaced(RECIPES[options.recipe](), changes)
-    return train(config, Path("runs/search") / f"{trial.number:03d}", quiet=True).score.cross_entropy
+    folder = Path("runs/search", trial.study.study_name, f"{trial.number:03d}")
+    return train(config, folder, quiet=True).score.cross_entropy
 
 
-study = optuna.create_study()
+study = optuna.create_study(study_name=f"{datetime.now():%Y-%m-%d-%H%M%S}")
 study.optimize(objective, n_trials=options.trials)
 print(f"best: {study.best_params}, cross-entropy {study.best_value:.4f}")

@@ -108,13 +108,14 @@ class Reproduce(OnData):
         file.check_folder()
         until = math.inf if self.budget == "" else started + duration(self.budget)
         runner = Runner(table=table, runs=Path(self.runs), say=_say, quiet=self.quiet, until=until)
+        shares = min(self.processes, len(planned))
         if self.share is not None:
-            return _share(reproduce(planned, runner, file=file, share=(self.share, self.processes)))
+            return _share(reproduce(planned, runner, file=file, share=(self.share, shares)))
         if self.processes > 1:
             todo = pending(planned, file.read())
             if todo:
                 todo[0].config.data.load()  # missing data are reported here, once
-            outcome = in_processes(self.arguments, count=min(self.processes, len(planned)) if todo else 0)
+            outcome = in_processes(self.arguments, count=shares if todo else 0)
             outcome.left = len(pending(planned, file.read()))
         else:
             outcome = reproduce(planned, runner, file=file)

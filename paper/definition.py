@@ -32,7 +32,7 @@ TITLES: dict[str, str] = {
     "ut-post-norm": "UT, post-norm with DeepNorm",
     "ut-convolution": "UT, transition of separable convolutions",
     "ut-convolution-after-sums": "UT, transition of separable convolutions, from the weights of addition",
-    "ut-printed": "UT, dynamic halting, the equations of version 1",
+    "ut-printed": "UT, dynamic halting, the equations of version 1 (projections without a bias)",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
 }
@@ -138,16 +138,18 @@ def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[st
 PRINTED: Mapping[str, object] = {
     "model.step.norm": "post",
     "model.step.residual": "previous",
+    "model.step.blocks": 1,
     "model.attention.scale": "width",
     "model.coordinates.position": "sinusoidal",
+    "model.coordinates.step": "sinusoidal",
     "model.halting.output": "interpolate",
     "model.halting.state": "evolving",
     "model.halting.remainder_at_cap": False,
     "training.learning_rate": 5e-4,
     "training.warmup_updates": 1000,
 }
-"""The equations of version 1 and of the patent, halting as listing 2, the plain sum before each LayerNorm, and the rate
-that this needs."""
+"""The equations of version 1 and of the patent (projections without a bias: D4), halting as listing 2, the plain sum
+before each LayerNorm, and the rate that this needs."""
 
 
 def as_printed(recipe: Recipe) -> Recipe:

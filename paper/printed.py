@@ -78,7 +78,7 @@ _Task = TypeVar("_Task")
 def _in_version_1(
     rows: Mapping[str, Sequence[_Task]], changes: Mapping[str, Mapping[int, _Task]]
 ) -> dict[str, tuple[_Task, ...]]:
-    """The rows of version 1 (its appendix B): those of the published version, with other cells for some tasks."""
+    """The rows of version 1 (its appendix B): those of the ICLR version, with other cells for some tasks."""
     return {
         f"{column}-v1": tuple(changed.get(task, cell) for task, cell in enumerate(rows[column], start=1))
         for column, changed in changes.items()
@@ -92,7 +92,7 @@ TABLE1_TASKS_OVER_SEEDS |= _in_version_1(
 
 PONDER_SOURCE = "paper, section on bAbI"
 PONDER: tuple[Cell, ...] = ("2.3 ± 0.8", "3.1 ± 1.1", "3.8 ± 2.2")
-"""Ponder time of questions with 1, 2 and 3 supporting facts: mean and spread over positions and test data."""
+"""Ponder time of tasks that need 1, 2 and 3 supporting facts: mean and spread over positions and test data."""
 
 TABLE2: dict[str, tuple[Cell, ...]] = {
     "stack-rnn": ((0.994,), (0.979,), (0.965,), (0.935,), (0.916,), (0.880,), (0.992,)),

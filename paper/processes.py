@@ -17,11 +17,11 @@ POLL_SECONDS = 0.5
 
 
 def in_processes(arguments: Sequence[str], *, count: int) -> ReproductionOutcome:
-    """Run ``ut reproduce`` with the same arguments `count` times, each for a share; Ctrl-C lets all of them save.
+    """Run ``ut reproduce`` with the same `arguments` `count` times, each for a share; Ctrl-C lets all of them save.
 
     A Ctrl-C of the terminal reaches this process only, which passes it on; a second one ends all at once.
     """
-    command = [sys.executable, "-m", "universal_transformer", "reproduce", *arguments, "--processes", str(count)]
+    command = [sys.executable, "-m", "universal_transformer", "reproduce", *arguments]
     children = [
         subprocess.Popen([*command, "--share", str(place)], start_new_session=True)  # noqa: S603 our own command
         for place in range(count)

@@ -36,8 +36,8 @@ METRICS: Mapping[str, Score] = {
     "failed": Score("failed", "failed tasks", 0, "low"),
 }
 """Every score that a table can show."""
-SHARES = ("character_accuracy", "sequence_accuracy", "accuracy")
-"""Scores that are means over the test examples of numbers from 0 to 1."""
+LARGEST: Mapping[str, float] = {"character_accuracy": 1, "sequence_accuracy": 1, "accuracy": 1, "error": 100}
+"""Scores that are means over the test examples of numbers from 0 to this one."""
 
 COMPARED = ("ut-halting", "ut", "transformer", "transformer-small", "lstm")
 """Models whose order the paper is about."""
@@ -60,7 +60,8 @@ themselves. Older runs kept no curve.\
 _ORDER = """\
 Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
 list of runs has: an order as printed is no comparison of equal trainings. "No difference" is one below two standard \
-errors over the seeds (of one seed: of the test examples), or between two models that are no better than chance.\
+errors over the seeds (of one seed: of the test examples; of one BLEU or perplexity no error is known), or between two \
+models that are no better than chance.\
 """
 
 
@@ -191,16 +192,21 @@ def _comparison(printed: Sequence[float | None], runs: Sequence[Seeds], *, colum
 def _squared_error(seeds: Seeds, *, column: Column) -> float:
     """The squared standard error of the first score: ``s² / n`` over n seeds.
 
-    Of one seed ``Σ_g w_g² p_g (1 - p_g) / n_g``, with the share w_g of group g in the mean and its n_g examples: the
-    most that means p_g of numbers from 0 to 1 can have; 0 of other scores.
+    Of one seed ``Σ_g w_g² p_g (m - p_g) / n_g``, with the share w_g of group g in the mean and its n_g examples: the
+    most that means p_g of numbers from 0 to m can have; 0 of other scores.
     """
     scores = _first_scores(seeds, column=column)
     if len(scores) > 1:
         return variance(scores) / len(scores)
-    if (metric := column.metrics[0]) not in SHARES:
+    metric, (groups,) = column.metrics[0], seeds
+    if metric not in LARGEST:
         return 0.0
-    squares = [_weight(group) ** 2 * group[metric] * (1 - group[metric]) / group["count"] for group in seeds[0]]
-    return sum(squares) / sum(map(_weight, seeds[0])) ** 2
+    weights = [1.0 if column.num_tasks else _weight(group) for group in groups]
+    squares = [
+        weight**2 * group[metric] * (LARGEST[metric] - group[metric]) / group["count"]
+        for weight, group in zip(weights, groups, strict=True)
+    ]
+    return sum(squares) / sum(weights) ** 2
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:

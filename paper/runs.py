@@ -109,6 +109,8 @@ class Runner:
 
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
+        import torch
+
         import paper.fixed_length  # noqa: F401  registers the metric
         from universal_transformer.decoding.options import DecodingOptions
         from universal_transformer.evaluation.measure import Scored, evaluate
@@ -130,6 +132,8 @@ class Runner:
                 f"{show_path(folder / METRICS)}: it lacks the start or the validation of a run; delete the run folder"
             )
         device = str(begun[-1]["device"])
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise UserError(f"{show_path(folder)}: trained on a GPU, but torch finds none; record it where it has one")
         model = load_pretrained(folder / MODEL).to(device)
         scored = task if self.table.metric is None else dataclasses.replace(task, metric=self.table.metric)
         options = DecodingOptions(beams=self.table.beams.get(run.row.split("/")[0], 1))

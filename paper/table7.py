@@ -60,7 +60,7 @@ Universal Transformer (equal compute); the small one has as many parameters.""",
     deviations=[
         "The paper has no figures for Multi30k (29,000 pairs): it replaces WMT14 where the files of WMT14 are missing.",
         "The stand-in for the 4.5 million pairs of WMT14 has 45,218 pairs: the news test sets of 2008 to 2012 and of "
-        "2015 to 2020, and Tatoeba's test pairs. Its models have 192 channels and 4 steps, the paper's 1,024 and 6.",
+        "2015 to 2020, and Tatoeba's test pairs. Models have 192 channels and 4 steps, the authors' code 1,024 and 6.",
         "Rows of WMT14 need your own files: notebook/paper_tables.md lists them.",
         "The Transformer of as many parameters that is best on validation is an older run with sinusoidal positions. "
         "All other rows have distance positions; notebook/paper_tables.md has three seeds of this one with them too.",

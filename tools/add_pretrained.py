@@ -256,10 +256,14 @@ def copy_model(name: str, run: Path, folder: Path, *, half: bool) -> None:
         weights = folder / MODEL / WEIGHTS
         save_file({name: tensor.half() for name, tensor in load_file(weights).items()}, weights)
     seal(folder / MODEL)
-    if text := MODELS[name].text:
-        write_text(folder / SAMPLE, text)
+    write_sample(name, folder)
     if (run / CALIBRATION).is_file():
         shutil.copyfile(run / CALIBRATION, folder / CALIBRATION)
+
+
+def write_sample(name: str, folder: Path) -> None:
+    if text := MODELS[name].text:
+        write_text(folder / SAMPLE, text)
 
 
 def origin_of(run: Path) -> Origin:
@@ -405,6 +409,7 @@ def renew(name: str, *, limit: int | None) -> Card:
     """Make the card of the model of this name again; return it."""
     folder = FOLDER / name
     old = read_card(folder)
+    write_sample(name, folder)
     card = card_of(name, folder, origin=old.origin, stored=old.stored, limit=limit)
     write_card(card, folder)
     return card

@@ -36,6 +36,21 @@ def markers(function):
     return found
 
 
+def skipping(tree):
+    """The functions of a file that skip, or that use one that does, or the data sets, as a helper or as a fixture."""
+    found = {"skip", "shared_data"}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    used = {function.name: {*map(identifier, ast.walk(function))} for function in functions}
+    while more := {name for name, uses in used.items() if uses & found} - found:
+        found |= more
+    return found
+
+
+def identifier(node):
+    """The name in a node of a variable, an attribute or an argument; None in others."""
+    return getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+
+
 @functools.cache
 def marked():
     """All tests with the marker: place -> claims, and whether `make test` always runs them."""
@@ -44,13 +59,14 @@ def marked():
         text = path.read_text(encoding="utf-8")
         if "mark.claim(" not in text:
             continue
+        tree = ast.parse(text)
+        may_skip = skipping(tree)
         whole = re.search(r"^pytestmark.*(skip|slow|compiled)|^pytest.importorskip", text, re.MULTILINE)
-        for node in ast.parse(text).body:
+        for node in tree.body:
             marks = markers(node) if isinstance(node, ast.FunctionDef) else {}
             if "claim" in marks:
                 claims = tuple(ast.literal_eval(argument) for argument in marks["claim"])
-                needs_data = "shared_data" in [argument.arg for argument in node.args.args]
-                always = not (whole or needs_data or NOT_ALWAYS_RUN & set(marks))
+                always = not (whole or node.name in may_skip or NOT_ALWAYS_RUN & set(marks))
                 found[f"{path.relative_to(TESTS).as_posix()}::{node.name}"] = Marked(claims, always)
     return found
 

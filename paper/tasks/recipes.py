@@ -86,7 +86,7 @@ def multi30k() -> RunConfig:
 
 
 def wmt14() -> RunConfig:
-    """WMT14 English to German from your own files, in the size of the paper's base model (table 7)."""
+    """WMT14 English to German from your own files, in the base size of the authors' code (table 7)."""
     changes = {
         "model.sizes": SIZES["base"],
         "model.depth.max_steps": 6,
@@ -116,7 +116,7 @@ def wmt_news() -> RunConfig:
 
 
 def wmt14_ut_small() -> RunConfig:
-    """WMT14 English to German from your own files, in the size of the paper's small model (table 7)."""
+    """WMT14 English to German from your own files, in the small size of the authors' code (table 7)."""
     return replaced(wmt14(), {"recipe": "wmt14-ut-small", "model.sizes": SIZES["small"]})
 
 

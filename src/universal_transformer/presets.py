@@ -1,4 +1,4 @@
-"""Complete configurations by name: the choices of the paper and of the authors' code, in the paper's sizes."""
+"""Complete configurations by name: the choices of the paper and of the authors' code, in its sizes."""
 
 from universal_transformer.errors import refusal
 from universal_transformer.interop import tensor2tensor_config
@@ -20,7 +20,8 @@ What each source prints, where ``paper`` differs from it:
 =================== ==================================================================================
 tutorial            the scale ``sqrt(d)`` (D18), affine projections (D4)
 ICLR                the same, equation 5 with a residual without coordinates (D5), the last state as output (D8)
-version 1, US       the same without D4, and the transition is added to ``A^{t-1}`` (D5)
+version 1           the same, and the transition is added to ``A^{t-1}`` (D5)
+US                  as version 1, without D4
 listing 2           the output ``interpolate``, no remainder at the cap, halted states that go on changing
 =================== ==================================================================================
 """

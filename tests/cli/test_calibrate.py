@@ -246,19 +246,21 @@ def test_a_report_of_an_earlier_calibration_is_not_drawn(run, capsys, monkeypatc
     assert capsys.readouterr().err.count("evaluating first") == 2
 
 
-def test_an_export_has_the_depth_of_training_and_says_so(run, capsys, monkeypatch):
+@pytest.mark.parametrize(("form", "said"), [("onnx", True), ("transformers", True), ("web", False)])
+@pytest.mark.parametrize("name", ["run", "demo"])
+def test_an_export_that_has_the_depth_of_training_says_so(name, form, said, run, capsys, monkeypatch, tmp_path):
     assert calibrate(run) == 0
 
     class StopError(Exception):
         """The note comes first; the export itself takes long, and is tested in test_export.py."""
 
-    def stop(model):
+    def stop(*_, **__):
         raise StopError
 
-    monkeypatch.setattr("universal_transformer.interop.graph.Exportable", stop)
+    monkeypatch.setattr("universal_transformer.cli.export._writer", stop)
     with pytest.raises(StopError):
-        main(["export", str(run)])
-    assert "the export has the depth of training: calibration.json is for" in capsys.readouterr().err
+        main(["export", str(run) if name == "run" else name, "--format", form, "--out", str(tmp_path / "out")])
+    assert ("the export has the depth of training: calibration.json is for" in capsys.readouterr().err) == said
 
 
 def test_a_larger_validation_set_is_drawn_where_the_one_of_training_is_too_small(run, capsys):

@@ -62,7 +62,7 @@ def uncached_greedy(model, row, *, limit, **depth):
 
 
 @pytest.mark.cover(1)
-@pytest.mark.claim("US 1", "US 14", "US FIG. 3")
+@pytest.mark.claim("US 1", "US 11", "US 14", "US 24", "US FIG. 3", "equation 8", "tutorial output")
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 def test_greedy_is_what_whole_passes_give_one_row_at_a_time(fields, architecture):

@@ -15,6 +15,7 @@ from small_models import small
 from universal_transformer import load
 from universal_transformer.cli import main
 from universal_transformer.data.tokenizer import Tokenizer
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.interop.transformers.conversion import to_transformers
 from universal_transformer.interop.transformers.model_folder import fast_tokenizer
@@ -252,6 +253,19 @@ def test_pairs_answer_in_a_pipeline_as_here(tmp_path):
     ours = load("reverse")
     texts = ["1234", "90210", "7"]
     assert [found["generated_text"] for found in answer(texts)] == [row.text for row in ours(texts)]
+
+
+def test_an_answer_is_read_with_the_tokenizer_of_targets(tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"a {n}\tgood day\n" for n in range(40)))
+    run, data = tmp_path / "run", ["--data.tokenizer", "character", "--data.target-tokenizer", "word"]
+    given = ["train", "pairs", "--run", str(run), "--data.train", str(tmp_path / "a.tsv"), *data, *SMALL, *SHORT]
+    assert main(given) == 0
+    assert main(["export", str(run), "--format", "transformers"]) == 0
+    answer = transformers.pipeline("text-to-text", str(run / "export" / "transformers"))
+    texts, options = ["a 1", "a 30"], DecodingOptions(max_new_tokens=5)
+    ours = [row.text for row in load(str(run))(texts, options=options)]
+    assert [found["generated_text"] for found in answer(texts, max_new_tokens=5)] == ours
+    assert set(" ".join(ours).split()) <= {"good", "day"}
 
 
 def test_labels_have_their_names(tmp_path, capsys):

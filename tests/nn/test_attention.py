@@ -27,7 +27,7 @@ def states(batch, length):
     return torch.randn(batch, length, WIDTH, dtype=torch.float64)
 
 
-@pytest.mark.claim("JP 7", "equation 2")
+@pytest.mark.claim("equation 2")
 def test_heads_split_into_neighbouring_channels_and_merge_back():
     x = states(2, 3)
     heads = split_heads(x, num_heads=2)
@@ -158,7 +158,7 @@ def test_causal_mask_is_the_naive_rule(stored, new, lengths):
                 assert bool(mask[row, 0, i, j]) == allowed
 
 
-@pytest.mark.claim("US 10", "US 23", "JP 1", "JP 6", "JP 8", "JP 9", "JP 10", "JP 11")
+@pytest.mark.claim("US 10", "US 23", "JP 1", "JP 6", "JP 7", "JP 8", "JP 9", "JP 10", "JP 11")
 @pytest.mark.parametrize("bias", [False, True])
 def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
     module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)

@@ -1,10 +1,12 @@
 import pytest
 import torch
+from torch.nn import functional
 
 import oracles
 from small import HEADS, WIDTH, block, context, right_padding, small_block
 from universal_transformer.models.components import NORMS, TRANSITIONS
 from universal_transformer.nn.context import AttentionRecord, key_mask
+from universal_transformer.nn.step_config import StepConfig
 
 
 def states(batch, length):
@@ -81,9 +83,18 @@ def test_recording_attention_changes_nothing():
     assert (own.triu(1) == 0).all()
 
 
+def normal(x):
+    return functional.layer_norm(x, [WIDTH], eps=StepConfig.norm_epsilon)
+
+
 @pytest.mark.claim("appendix A", "figure 4", "tutorial step")
-def test_dropout_stands_on_each_sublayer_and_only_while_training():
-    module = block(norm="pre", dropout=0.999999).double()
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [("pre", lambda x: x), ("post", lambda x: normal(normal(x)))],
+)
+def test_dropout_stands_on_each_sublayer_and_only_while_training(norm, expected):
+    module = block(norm=norm, dropout=0.999999).double()
     x = states(2, 5)
-    assert torch.equal(module.train()(x, context()), x)  # every sub-layer dropped, every residual kept
+    # every sub-layer dropped, every residual kept
+    torch.testing.assert_close(module.train()(x, context()), expected(x))
     assert not torch.equal(module.eval()(x, context()), x)

@@ -226,6 +226,21 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
     assert len(lines(place)) == 2
 
 
+def test_of_more_processes_than_runs_one_makes_the_run(place):
+    assert measure("--tasks", "1", "--processes", "3") == 0
+    assert len(lines(place)) == 1
+
+
+def test_what_was_trained_on_a_gpu_is_recorded_where_there_is_one(place, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert measure("--tasks", "1") == 0
+    (place / "results" / "paper" / "table1.jsonl").unlink()
+    (metrics,) = (place / "runs").rglob("metrics.jsonl")
+    metrics.write_text(metrics.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    assert measure("--tasks", "1") == 1
+    assert "trained on a GPU, but torch finds none" in capsys.readouterr().err
+
+
 def test_shares_are_cut_from_the_plan_whenever_a_process_begins(place, monkeypatch):
     made = []
 

@@ -218,6 +218,24 @@ def test_one_seed_of_shares_is_compared_by_the_examples_of_each_group():
     assert cells(0.9, 0.89) == {("no difference",) * 7}
 
 
+def test_one_seed_of_errors_is_compared_by_the_examples_of_each_task():
+    grid = TABLES["table1"].grids[0]
+
+    def cells(ut, transformer):
+        runs = [
+            result(f"1k-single/{model}/{task}", figures={f"task {task}": {"error": error, "count": 1000}})
+            for model, error in (("ut", ut), ("transformer", transformer))
+            for task in range(1, 21)
+        ]
+        found = section(render(TABLES["table1"], runs), f"{grid.title}: order of two models, by the first score")
+        return next(cells for names, cells in found.items() if names[0] == "Universal Transformer; Transformer")
+
+    # two standard errors of a difference of means over 20,000 questions at 14 % are 0.69 points
+    assert "not as printed" in cells(14.0, 13.2)
+    assert "not as printed" not in cells(14.0, 13.4)
+    assert "no difference" in cells(14.0, 13.4)
+
+
 @tables
 def test_the_page_of_a_table_is_rendered_from_its_records(name):
     page = RESULTS / f"{name}.md"

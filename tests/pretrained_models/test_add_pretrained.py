@@ -117,3 +117,5 @@ def test_the_cards_of_the_package_have_the_present_descriptions(script):
         assert (card.failures, card.example[0]) == ([*described.failures], described.example)
         assert (card.sample.data, card.sample.limit) == (described.sample, described.limit)
         assert (folder / name / PAGE).read_text() == script.page(card)
+        sample = folder / name / script.SAMPLE
+        assert (sample.read_text() if sample.exists() else "") == described.text

@@ -86,6 +86,7 @@ def test_treatments_are_never_scored_without_saying_that_the_model_is_no_medical
     assert "no medical device" in CAVEATS["treatments"]
 
 
+@pytest.mark.claim("JP treatments")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_report_says_that_the_examples_are_synthetic(kind, tmp_path, capsys):
     run, few = tmp_path / "run", ["--train-pairs", "40", "--test-pairs", "2", "--data.tokenizer", "word"]

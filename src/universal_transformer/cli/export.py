@@ -52,7 +52,7 @@ class Export(OfRun):
         from universal_transformer.runs.opened import open_run
 
         run = open_run(folder)
-        if (folder / CALIBRATION).is_file():
+        if self.format != "web" and (run.folder / CALIBRATION).is_file():
             note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
         write = _writer(run, format=self.format, runtime=Path(self.runtime))
         target.parent.mkdir(parents=True, exist_ok=True)

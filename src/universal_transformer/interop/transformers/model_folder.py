@@ -12,10 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.interop.transformers.conversion import COUNTERPARTS, from_transformers, to_transformers
+from universal_transformer.interop.transformers.pair_pipeline import TARGET
 from universal_transformer.models.model import Model
-
-TARGET = "target_tokenizer"
-"""The folder of the tokenizer of targets, where these have a vocabulary of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from transformers import AutoModelForSeq2SeqLM, Pipeline
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.utils import cached_file
 
 TASK = "text-to-text"
+TARGET = "target_tokenizer"
+"""The folder of the tokenizer of targets, where these have a vocabulary of their own."""
 
 
 class PairPipeline(Pipeline):
@@ -18,6 +21,12 @@ class PairPipeline(Pipeline):
 
     _load_tokenizer = True
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        place, self.writer = self.model.name_or_path, self.tokenizer
+        if cached_file(place, "tokenizer_config.json", subfolder=TARGET, _raise_exceptions_for_missing_entries=False):
+            self.writer = AutoTokenizer.from_pretrained(place, subfolder=TARGET)
+
     def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         return {}, options, {}
 
@@ -28,7 +37,7 @@ class PairPipeline(Pipeline):
         return self.model.generate(**input_tensors, **options)
 
     def postprocess(self, model_outputs: Any) -> dict[str, str]:
-        (text,) = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        (text,) = self.writer.batch_decode(model_outputs, skip_special_tokens=True)
         return {"generated_text": text}
 
 
