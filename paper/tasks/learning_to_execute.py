@@ -15,7 +15,9 @@ The target of a program with literals of ``l`` digits is its value modulo ``10^(
 without leading zeros, never negative. For each training example ``l`` is drawn from 1 to ``max_length``, and the number
 of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both. Figures
 are grouped by the operations of the programs, the inner one first (``conditional, then loop``). Once the short programs
-are learned, the strategy ``lengths`` spends no more updates on single operations.
+are learned, the strategy ``lengths`` spends no more updates on single operations. With ``rounds`` and a curriculum
+(``training.curriculum``) loops have one round until programs of all lengths are let in, and then one more each time
+that the loss is low enough: ``k c`` is learned as a sum of few terms first.
 
 Zaremba and Sutskever 2014 wrote programs as lines of Python. ``form="lines"`` writes ``|`` for the end of a line,
 because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
@@ -33,6 +35,7 @@ from paper.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
     LINES_SYMBOLS,
+    MAX_ROUNDS,
     VARIABLES,
     draw,
     literal,
@@ -42,7 +45,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks.algorithmic import LEAST_RATIO
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.digits import DIGITS
-from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.lazy import GradedExamples
 from universal_transformer.tasks.sides.listed import Symbols
 from universal_transformer.tasks.sides.side import Sides
 from universal_transformer.tasks.task import Saved, Task
@@ -52,7 +55,9 @@ LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
 ExecuteProblem = Literal["copy", "double", "reverse", "program", "control", "addition"]
 Form = Literal["expression", "lines"]
-Strategy = Literal["mix", "lengths", "baseline"]
+Strategy = Literal["mix", "rounds", "lengths", "baseline"]
+LOOPS = 3
+"""How many times as often as another operation the strategy ``rounds`` draws a loop."""
 
 
 class _Drawn(NamedTuple):
@@ -81,8 +86,9 @@ class LearningToExecuteData:
     max_nesting: Annotated[int, Range(1, len(VARIABLES))] = 2
     """Most operations of a program, each inside the next."""
     strategy: Strategy = "mix"
-    """Training examples of all lengths and nestings up to the largest (mix), of all lengths with the largest nesting
-    (lengths), or of the largest of both alone (baseline)."""
+    """Training examples of all lengths and nestings up to the largest (mix), the same with three loops for each other
+    operation, of few rounds first (rounds), of all lengths with the largest nesting (lengths), or of the largest of
+    both alone (baseline)."""
     train_examples: Positive = 200_000
     """Training examples in an epoch, generated when they are needed."""
     validation_examples: Positive = 500
@@ -96,6 +102,8 @@ class LearningToExecuteData:
         check(self, field="data")
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
+        if self.strategy == "rounds" and "loop" not in KINDS.get(self.problem, ()):
+            raise UserError(f"strategy rounds is for programs with loops, found the problem {self.problem!r}")
         held_out = self.validation_examples + self.test_examples
         literals = 9 * 10 ** (self.length - 1)
         # a lower bound of the number of sources of the largest length and nesting
@@ -129,23 +137,31 @@ class LearningToExecuteData:
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=Codec.shared(self._symbols),
-            train=LazyExamples(partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples),
+            train=GradedExamples(
+                partial(self.training_example, held_out=frozenset(held_out)),
+                count=self.train_examples,
+                levels=MAX_ROUNDS if self.strategy == "rounds" else 1,
+            ),
             validation=validation,
             test={"test": test},
             metric="sequence",
             notes=("programs written as lines of Python",) if self.form == "lines" else (),
         )
 
-    def training_example(self, index: int, held_out: Set[str]) -> Example:
-        """Generate training example `index`, with no program or number of `held_out`."""
+    def training_example(self, index: int, level: int, held_out: Set[str]) -> Example:
+        """Generate training example `index`, with no program or number of `held_out`.
+
+        With the strategy ``rounds`` loops have up to `level` rounds.
+        """
         random = Random(f"{self.problem} {self.seed} train {index}")
         length, nesting = self.length, self.max_nesting
         if self.strategy != "baseline":
             length = random.randint(1, length)
-        if self.strategy == "mix":
+        if self.strategy in ("mix", "rounds"):
             nesting = random.randint(1, nesting)
+        loops = {"rounds": level, "loops": LOOPS} if self.strategy == "rounds" else {}
         while True:  # at most one in ten is held out
-            drawn = self._draw(random, length=length, nesting=nesting)
+            drawn = self._draw(random, length=length, nesting=nesting, **loops)
             if drawn.key not in held_out:
                 return self._symbols.example(drawn.source, drawn.target)
 
@@ -157,12 +173,12 @@ class LearningToExecuteData:
                 held_out.add(drawn.key)
                 return self._symbols.example(drawn.source, drawn.target, group=drawn.group)
 
-    def _draw(self, random: Random, *, length: int, nesting: int) -> _Drawn:
+    def _draw(self, random: Random, *, length: int, nesting: int, **loops: int) -> _Drawn:
         if not self.runs:
             number = str(literal(random, length=length))
             target = {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
             return _Drawn(number, number, target, group=f"length {length}")
-        program = draw(random, problem=self.problem, length=length, nesting=nesting)
+        program = draw(random, problem=self.problem, length=length, nesting=nesting, **loops)
         target = str(program.value % 10 ** (length + 1))
         source = program.expression
         if self.form == "lines":

@@ -142,17 +142,22 @@ def literal(random: Random, *, length: int) -> int:
     return random.randint(10 ** (length - 1), 10**length - 1)
 
 
-def draw(random: Random, *, problem: str, length: int, nesting: int) -> Program:
-    """Draw a program of `nesting` operations of `problem` (a key of `KINDS`), with literals of `length` digits."""
+def draw(
+    random: Random, *, problem: str, length: int, nesting: int, rounds: int = MAX_ROUNDS, loops: int = 1
+) -> Program:
+    """Draw a program of `nesting` operations of `problem` (a key of `KINDS`), with literals of `length` digits.
+
+    Loops have up to `rounds` rounds, and are drawn `loops` times as often as another operation.
+    """
     first = literal(random, length=length)
-    kinds = KINDS[problem]
-    return Program(first, tuple(_operation(random, random.choice(kinds), length) for _ in range(nesting)))
+    kinds = KINDS[problem] + ("loop",) * (loops - 1)
+    return Program(first, tuple(_operation(random, random.choice(kinds), length, rounds) for _ in range(nesting)))
 
 
-def _operation(random: Random, kind: str, length: int) -> Operation:
+def _operation(random: Random, kind: str, length: int, rounds: int) -> Operation:
     if kind == "conditional":
         left, right, otherwise = (literal(random, length=length) for _ in range(3))
         return Conditional(left, random.choice("<>"), right, otherwise)
     if kind == "loop":
-        return Loop(random.randint(1, MAX_ROUNDS), literal(random, length=length))
+        return Loop(random.randint(1, rounds), literal(random, length=length))
     return Arithmetic(kind, literal(random, length=length))

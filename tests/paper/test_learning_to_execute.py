@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paper.tasks import LearningToExecuteData
+from paper.tasks.programs import KINDS
 from python_oracle import execute_expression, execute_lines
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec
@@ -113,6 +114,27 @@ def test_the_strategy_of_lengths_trains_on_all_lengths_of_the_largest_nesting(da
     assert len({digits(source) for source in sources}) > 0.9 * data.length
     if data.runs and data.form == "expression":
         assert all("(" in source for source in sources)
+
+
+@every
+def test_the_strategy_of_rounds_begins_with_loops_of_one_round(data):
+    if "loop" not in KINDS.get(data.problem, ()):
+        with pytest.raises(UserError, match="strategy rounds is for programs with loops"):
+            dataclasses.replace(data, strategy="rounds")
+        return
+    task = dataclasses.replace(data, strategy="rounds", form="expression").load()
+    mixed = dataclasses.replace(data, form="expression").load()
+
+    def rounds(examples):
+        return [int(found) for one in examples for found in re.findall(r"for\[(\d)\]", task.codec.render(one.source))]
+
+    assert rounds(task.validation) == rounds(mixed.validation)
+    assert len(rounds(task.train)) > 1.2 * len(rounds(mixed.train))
+    for level in (1, 2, 9):
+        task.train.level = level
+        assert {*rounds(task.train)} == {*range(1, level + 1)}
+    before, task.train.level = [*task.train], 1
+    assert len({*before} - {*task.train}) > 0.3 * len(before)
 
 
 @every

@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.resume import data_digest
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import TextData
-from universal_transformer.tasks.lazy import MappedExamples
+from universal_transformer.tasks.lazy import GradedExamples, MappedExamples
 from universal_transformer.training.batches import PlaceInData, TrainingBatches
 from universal_transformer.training.processes import Processes
 from universal_transformer.typed import replaced
@@ -98,18 +99,53 @@ def test_a_curriculum_begins_with_the_shortest_batches_and_lets_in_all_in_the_en
     assert sorted(epochs[-1]) == list(range(len(EXAMPLES)))
 
 
-def test_a_curriculum_waits_for_the_loss_and_resumes_exactly(tmp_path):
+def graded():
+    """Examples whose targets say their level."""
+    return GradedExamples(
+        lambda index, level: Example(source=(4,) * (1 + index % 3), target=(4 + level,)), count=40, levels=4
+    )
+
+
+def test_levels_begin_when_all_lengths_are_let_in():
+    longest = max(sizes(graded()))
+    found = batches(graded(), start=PlaceInData(longest=longest - 1))
+    seen = []
+    for _ in range(6):
+        levels = {int(token) - 4 for part in found.parts for token in part.batch.target[:, 0]}
+        seen.append((found.longest - longest, levels))
+        found.grow()
+    assert seen == [(-1, {1}), (0, {1}), (1, {2}), (2, {3}), (3, {4}), (3, {4})]
+
+
+def test_without_a_curriculum_examples_have_the_last_level():
+    examples = graded()
+    examples.level = 1
+    batches(examples)
+    assert (examples.level, examples[0].target) == (4, (8,))
+
+
+@pytest.mark.parametrize("harder", [False, True])
+def test_a_curriculum_waits_for_the_loss_and_resumes_exactly(harder, tmp_path):
     task = tiny.task("encoder_decoder")
+    if harder:
+        shown = [task.train[index] for index in range(len(task.train))]
+        levels = [shown, [replace(one, target=one.target[::-1]) for one in shown], shown]
+        made = GradedExamples(lambda index, level: levels[level - 1][index], count=len(shown), levels=3)
+        task = replace(task, train=made)
 
     def longest_of(folder):
         return [line["longest"] for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "update"]
 
-    config = tiny.run_config(max_updates=8, curriculum=100.0, log_every=2)
+    config = tiny.run_config(max_updates=20 if harder else 8, curriculum=100.0, log_every=2)
     train(config, tmp_path / "whole", task=task, quiet=True)
-    for updates in (5, 8):
+    parts = (5, 10, 12, 20) if harder else (5, 8)
+    for updates in parts:
         part = replaced(config, {"training.max_updates": updates})
-        train(part, tmp_path / "parts", task=task, quiet=True, resume=updates == 8)
+        train(part, tmp_path / "parts", task=task, quiet=True, resume=updates > 5)
     assert tiny.losses(tmp_path / "parts") == tiny.losses(tmp_path / "whole")
+    if harder:
+        assert task.train.level == 3
+        return
     train(replaced(config, {"training.curriculum": 1e-9}), tmp_path / "waiting", task=task, quiet=True)
     shortest, longest = longest_of(tmp_path / "waiting")[0], max(sizes(task.train))
     assert longest_of(tmp_path / "waiting") == [shortest] * 4

@@ -29,6 +29,14 @@ class LazyExamples(Sequence[Example]):
         return self._make(range(self._count)[index])
 
 
+class GradedExamples(LazyExamples):
+    """Examples that a curriculum makes harder: `make` is a function of the index and the level, from 1 to `levels`."""
+
+    def __init__(self, make: Callable[[int, int], Example], *, count: int, levels: int) -> None:
+        super().__init__(lambda index: make(index, self.level), count=count)
+        self.level = self.levels = levels
+
+
 class MappedExamples(LazyExamples):
     """Examples of tokens on disk: too many to look at all of them for a figure about them."""
 

@@ -7,6 +7,7 @@ process takes every n-th row of each part of a batch. The loss of a part is divi
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, count, islice
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.models.frame_input import blank_frames, join_blank
 from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
-from universal_transformer.tasks.lazy import MappedExamples
+from universal_transformer.tasks.lazy import GradedExamples, MappedExamples
 from universal_transformer.training.processes import ALONE, Processes
 
 Lengths = Callable[[np.ndarray], np.ndarray]
@@ -43,7 +44,8 @@ class PlaceInData(NamedTuple):
     epoch: int = 0
     batch: int = 0
     longest: int | None = None
-    """Positions of the longest row that a curriculum lets in; None where there is no curriculum."""
+    """What a curriculum lets in: rows of so many positions, and one more for each further level of the examples; None
+    without one."""
 
 
 BEGINNING = PlaceInData()
@@ -71,9 +73,13 @@ class TrainingBatches:
         assert examples
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
-        self.longest, self._lengths = start.longest, _lengths(examples)
+        self.longest, self._graded = start.longest, examples if isinstance(examples, GradedExamples) else None
+        if self._graded:
+            self._graded.level = self._graded.levels
+        self._lengths = _lengths(examples)
         self._windows = _windows(examples, self._lengths, batch_tokens=batch_tokens, seed=seed)
         self._order = islice(self._from_epoch(start.epoch), start.batch, None)
+        self._set_level()
         self.advance()
 
     def _from_epoch(self, epoch: int) -> Iterator[tuple[int, int, list[int]]]:
@@ -92,17 +98,41 @@ class TrainingBatches:
         return int(self._lengths(np.array(indices)).max())
 
     def grow(self) -> int:
-        """Let batches in whose rows are a tenth longer, and one position at least; return the new `longest`."""
+        """Let batches in whose rows are a tenth longer, and one position at least; return the new `longest`.
+
+        When all are in, each call begins the next level of the examples.
+        """
         assert self.longest is not None
-        most = int(self._lengths(np.arange(len(self._examples))).max())
-        self.longest = min(most, self.longest + max(1, self.longest // 10))
+        if self.longest < self._most:
+            self.longest = min(self._most, self.longest + max(1, self.longest // 10))
+        elif self._graded:
+            self.longest = min(self._most + self._graded.levels - 1, self.longest + 1)
+        if self._set_level():
+            self._build()  # as a run builds it that begins here
         return self.longest
 
+    @cached_property
+    def _most(self) -> int:
+        """Positions of the longest row."""
+        return int(self._lengths(np.arange(len(self._examples))).max())
+
+    def _set_level(self) -> bool:
+        """Make examples of the level that `longest` says; return whether they change."""
+        if self._graded is None or self.longest is None:
+            return False
+        before, self._graded.level = self._graded.level, 1 + max(0, self.longest - self._most)
+        return self._graded.level > before
+
     def advance(self) -> None:
-        """Move to the next batch: build its parts of this process, one a pass, and count their targets."""
-        self.epoch, self.index, indices = next(self._order)
-        while self.longest is not None and self._length(indices) > self.longest:
-            self.epoch, self.index, indices = next(self._order)
+        """Move to the next batch."""
+        self.epoch, self.index, self._indices = next(self._order)
+        while self.longest is not None and self._length(self._indices) > self.longest:
+            self.epoch, self.index, self._indices = next(self._order)
+        self._build()
+
+    def _build(self) -> None:
+        """Build the parts of this process, one a pass, and count their targets."""
+        indices = self._indices
         self.rows, size = len(indices), self._processes.size
         passes = min(self._passes, math.ceil(self.rows / size))  # a further one would have no row
         own = [indices[part * size + self._processes.rank :: passes * size] for part in range(passes)]

@@ -44,7 +44,7 @@ class RunState:
     batch: int = 0
     """Batches of the epoch that are finished."""
     longest: int | None = None
-    """Positions of the longest row that a curriculum lets in; None without one."""
+    """What a curriculum lets in (`PlaceInData.longest`); None without one."""
     examples: int = 0
     targets: int = 0
     seconds: float = 0.0

@@ -51,7 +51,8 @@ class TrainingConfig:
     """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights."""
     curriculum: MoreThanZero | None = None
     """Train on the shortest batches first (Kaiser and Sutskever 2016): each time that the mean cross-entropy of
-    `log_every` updates is below this number of nats, batches that are a tenth longer are let in. None means all."""
+    `log_every` updates is below this number of nats, batches that are a tenth longer are let in, and then harder
+    examples of a task that has them. None means all."""
     learning_rate: MoreThanZero = 1e-3
     """The highest learning rate, reached at the end of the warm-up."""
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
