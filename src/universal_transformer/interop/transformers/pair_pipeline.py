@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
-from transformers.utils import cached_file
+from transformers.utils import has_file
 
 TASK = "text-to-text"
 TARGET = "target_tokenizer"
@@ -24,7 +24,7 @@ class PairPipeline(Pipeline):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         place, self.writer = self.model.name_or_path, self.tokenizer
-        if cached_file(place, "tokenizer_config.json", subfolder=TARGET, _raise_exceptions_for_missing_entries=False):
+        if place and has_file(place, f"{TARGET}/tokenizer_config.json"):
             self.writer = AutoTokenizer.from_pretrained(place, subfolder=TARGET)
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
