@@ -159,9 +159,9 @@ class LearningToExecuteData:
             length = random.randint(1, length)
         if self.strategy in ("mix", "rounds"):
             nesting = random.randint(1, nesting)
-        loops = {"rounds": level, "loops": LOOPS} if self.strategy == "rounds" else {}
+        rounds, loops = (level, LOOPS) if self.strategy == "rounds" else (MAX_ROUNDS, 1)
         while True:  # at most one in ten is held out
-            drawn = self._draw(random, length=length, nesting=nesting, **loops)
+            drawn = self._draw(random, length=length, nesting=nesting, rounds=rounds, loops=loops)
             if drawn.key not in held_out:
                 return self._symbols.example(drawn.source, drawn.target)
 
@@ -173,12 +173,12 @@ class LearningToExecuteData:
                 held_out.add(drawn.key)
                 return self._symbols.example(drawn.source, drawn.target, group=drawn.group)
 
-    def _draw(self, random: Random, *, length: int, nesting: int, **loops: int) -> _Drawn:
+    def _draw(self, random: Random, *, length: int, nesting: int, rounds: int = MAX_ROUNDS, loops: int = 1) -> _Drawn:
         if not self.runs:
             number = str(literal(random, length=length))
             target = {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
             return _Drawn(number, number, target, group=f"length {length}")
-        program = draw(random, problem=self.problem, length=length, nesting=nesting, **loops)
+        program = draw(random, problem=self.problem, length=length, nesting=nesting, rounds=rounds, loops=loops)
         target = str(program.value % 10 ** (length + 1))
         source = program.expression
         if self.form == "lines":

@@ -1,5 +1,7 @@
 """Examples that are made one by one when they are asked for, mapped from disk, or read as a whole when the first is."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import overload
@@ -30,11 +32,15 @@ class LazyExamples(Sequence[Example]):
 
 
 class GradedExamples(LazyExamples):
-    """Examples that a curriculum makes harder: `make` is a function of the index and the level, from 1 to `levels`."""
+    """Examples of the last level, and easier ones for a curriculum: `make` is a function of the index and the level."""
 
     def __init__(self, make: Callable[[int, int], Example], *, count: int, levels: int) -> None:
-        super().__init__(lambda index: make(index, self.level), count=count)
-        self.level = self.levels = levels
+        super().__init__(lambda index: make(index, levels), count=count)
+        self._graded, self.levels = make, levels
+
+    def at(self, level: int) -> LazyExamples:
+        """The examples of a level."""
+        return LazyExamples(lambda index: self._graded(index, level), count=len(self))
 
 
 class MappedExamples(LazyExamples):

@@ -73,13 +73,10 @@ class TrainingBatches:
         assert examples
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
-        self.longest, self._graded = start.longest, examples if isinstance(examples, GradedExamples) else None
-        if self._graded:
-            self._graded.level = self._graded.levels
-        self._lengths = _lengths(examples)
+        self._graded = examples if isinstance(examples, GradedExamples) else None
+        self.longest, self._lengths = start.longest, _lengths(examples)
         self._windows = _windows(examples, self._lengths, batch_tokens=batch_tokens, seed=seed)
         self._order = islice(self._from_epoch(start.epoch), start.batch, None)
-        self._set_level()
         self.advance()
 
     def _from_epoch(self, epoch: int) -> Iterator[tuple[int, int, list[int]]]:
@@ -107,7 +104,6 @@ class TrainingBatches:
             self.longest = min(self._most, self.longest + max(1, self.longest // 10))
         elif self._graded:
             self.longest = min(self._most + self._graded.levels - 1, self.longest + 1)
-        if self._set_level():
             self._build()  # as a run builds it that begins here
         return self.longest
 
@@ -116,12 +112,12 @@ class TrainingBatches:
         """Positions of the longest row."""
         return int(self._lengths(np.arange(len(self._examples))).max())
 
-    def _set_level(self) -> bool:
-        """Make examples of the level that `longest` says; return whether they change."""
-        if self._graded is None or self.longest is None:
-            return False
-        before, self._graded.level = self._graded.level, 1 + max(0, self.longest - self._most)
-        return self._graded.level > before
+    @property
+    def _let_in(self) -> Sequence[Example]:
+        """The examples of the level that `longest` says."""
+        if self.longest is None or self._graded is None:
+            return self._examples
+        return self._graded.at(1 + max(0, self.longest - self._most))
 
     def advance(self) -> None:
         """Move to the next batch."""
@@ -141,7 +137,8 @@ class TrainingBatches:
         self.parts = [Part(batch.to(self._device), weight) for batch, weight in parts]
 
     def _collate(self, indices: list[int]) -> Batch:
-        return collate([self._examples[index] for index in indices], indices=indices)
+        examples = self._let_in
+        return collate([examples[index] for index in indices], indices=indices)
 
 
 def _lengths(examples: Sequence[Example]) -> Lengths:
