@@ -14,7 +14,7 @@ from universal_transformer.models.positions.numbering import count_positions
 from universal_transformer.models.positions.rotary import RotaryCrossAttention, RotarySelfAttention
 from universal_transformer.models.target import decoder_mask
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
-from universal_transformer.nn.block import Block
+from universal_transformer.nn.block import Block, PostNorm
 from universal_transformer.nn.context import (
     NOTHING,
     Context,
@@ -75,6 +75,13 @@ def stir(module, *, scale=0.4):
     for name, parameter in module.named_parameters():
         nn.init.normal_(parameter, mean=1.0 if name.endswith("norm.weight") else 0.0, std=scale)
     return module
+
+
+class Residual(PostNorm):
+    """The residual sum, without a norm."""
+
+    def forward(self, states, change):
+        return states + change
 
 
 def small_block(*, decoder=False, cross_attention=False, **choices):

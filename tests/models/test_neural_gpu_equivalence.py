@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from configs import config_of
-from small import context_of, right_padding, stir
+from small import Residual, context_of, right_padding, stir
 from small_baselines import VOCABULARY, small_neural_gpu
 from universal_transformer import EncoderDecoder, Tagger
 from universal_transformer.baselines.baseline_config import NeuralGpuConfig
@@ -147,13 +147,6 @@ class GatedConvolution(nn.Module):
         if context.padding is not None:
             states = states.masked_fill(context.padding.unsqueeze(-1), 0.0)
         return self.unit(states.transpose(1, 2).unsqueeze(2)).squeeze(2).transpose(1, 2)
-
-
-class Residual(PostNorm):
-    """The residual sum, without a norm."""
-
-    def forward(self, states, change):
-        return states + change
 
 
 class ValueAlone(PostNorm):
