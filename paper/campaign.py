@@ -46,35 +46,35 @@ def write_table(table: ResultTable, file: ResultsFile) -> Path:
 
 
 def reproduce(
-    planned: Sequence[PlannedRun], runner: Runner, *, file: ResultsFile, share: tuple[int, int] = (0, 1)
+    planned: Sequence[PlannedRun], runner: Runner, *, file: ResultsFile, place: int | None = None
 ) -> ReproductionOutcome:
-    """Make every run of `planned` that is not recorded, and record it; the table is written after each run.
+    """Make every run of `planned` that is not recorded, or only the run of one `place`, and record it.
 
-    Of K processes, each makes its `share`: the planned runs of places i, i + K, i + 2K …. After a run that fails, the
-    next one is made. If the data of the first run cannot be read, that is a UserError: the others would probably fail
-    too.
+    The table is written after each run. After a run that fails, the next one is made. If the data of the first run
+    cannot be read, that is a UserError: the others would probably fail too.
     """
     say = runner.say
     left = pending(planned, file.read())
-    total, own = len(left), {run.key for run in planned[share[0] :: share[1]]}  # of what all processes plan alike
-    todo = [(number, run) for number, run in enumerate(left, start=1) if run.key in own]
-    if share[0] == 0:
-        say(f"{len(planned) - total} of {len(planned)} runs are recorded in {show_path(file.path)}")
+    if place is None:
+        say(f"{len(planned) - len(left)} of {len(planned)} runs are recorded in {show_path(file.path)}")
+    todo = [run for run in left if place is None or run is planned[place]]
     outcome = ReproductionOutcome(left=len(todo))
     code_in_use()  # before the runs: a later commit is not the code that they run
     least = runner.shortest
     try:
-        for number, run in todo:
+        for run in todo:
             if runner.rest < least:
                 raise Unfinished("budget")
             try:
                 task = run.config.data.load()
             except UserError as error:
-                if number == 1:
+                if place is None and run is todo[0]:
                     raise
                 outcome.failed.append(f"{run.name}: {error}")
                 continue
-            say(f"[{number}/{total}] {run.name}: {run.limit}, in {show_path(runner.folder(run))}")
+            say(
+                f"[{planned.index(run) + 1}/{len(planned)}] {run.name}: {run.limit}, in {show_path(runner.folder(run))}"
+            )
             try:
                 result = runner.make(run, task=task)
             except UserError as error:

@@ -58,8 +58,8 @@ class Reproduce(OnData):
     """Time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it."""
     processes: Annotated[Positive, OptionForm("K")] = 1
     """Make up to K runs at a time, each in a process of its own."""
-    share: Annotated[int, Range(0)] | None = None
-    """Place of this process among those of --processes, which starts them."""
+    place: Annotated[int, Range(0)] | None = None
+    """Make only the run of this place among all, counted from 0; --processes starts such commands."""
     results: Folder = "results/paper"
     """Where results are kept."""
     runs: Folder = "runs"
@@ -96,7 +96,9 @@ class Reproduce(OnData):
         if Path(self.results).is_file():
             raise UserError(f"--results {self.results}: a file; expected a folder")
         file = ResultsFile(Path(self.results, f"{table.name}.jsonl"), table=table.name, say=say)
-        if self.share is not None:
+        if self.place is not None:
+            if self.place >= len(planned):
+                raise UserError(f"--place {self.place}: expected a number below {len(planned)}, that of the runs")
             end_with_parent()
         if self.dry_run:
             _show_plan(planned, pending(planned, file.read()))
@@ -108,14 +110,14 @@ class Reproduce(OnData):
         file.check_folder()
         until = math.inf if self.budget == "" else started + duration(self.budget)
         runner = Runner(table=table, runs=Path(self.runs), say=_say, quiet=self.quiet, until=until)
-        shares = min(self.processes, len(planned))
-        if self.share is not None:
-            return _share(reproduce(planned, runner, file=file, share=(self.share, shares)))
+        if self.place is not None:
+            return _alone(reproduce(planned, runner, file=file, place=self.place))
         if self.processes > 1:
             todo = pending(planned, file.read())
             if todo:
                 todo[0].config.data.load()  # missing data are reported here, once
-            outcome = in_processes(self.arguments, count=shares if todo else 0)
+            places = [planned.index(run) for run in todo]
+            outcome = in_processes(self.arguments, places=places, processes=self.processes, runner=runner)
             outcome.left = len(pending(planned, file.read()))
         else:
             outcome = reproduce(planned, runner, file=file)
@@ -133,8 +135,8 @@ class Reproduce(OnData):
         return FAILED if outcome.failed else 0
 
 
-def _share(outcome: ReproductionOutcome) -> int:
-    """Return the exit code of a process that made its share of the runs."""
+def _alone(outcome: ReproductionOutcome) -> int:
+    """Return the exit code of a process that made one run of several."""
     for text in outcome.failed:
         note(f"ut: {' '.join(text.split())}")
     if outcome.stopped == "interrupted":

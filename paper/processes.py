@@ -1,7 +1,8 @@
-"""``--processes K``: K processes of this machine, each of which makes and records its share of the runs."""
+"""``--processes K``: each run in a process of its own, which records it, and K of them at a time on this machine."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -11,35 +12,58 @@ import time
 from collections.abc import Sequence
 
 from paper.campaign import ReproductionOutcome
+from paper.runs import Runner
 from universal_transformer.cli.output import INTERRUPTED
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.2
 
 
-def in_processes(arguments: Sequence[str], *, count: int) -> ReproductionOutcome:
-    """Run ``ut reproduce`` with the same `arguments` `count` times, each for a share; Ctrl-C lets all of them save.
+def in_processes(
+    arguments: Sequence[str], *, places: Sequence[int], processes: int, runner: Runner
+) -> ReproductionOutcome:
+    """Make the runs of `places`, each by ``ut reproduce`` with the same `arguments`, so many `processes` at a time.
 
-    A Ctrl-C of the terminal reaches this process only, which passes it on; a second one ends all at once.
+    Ctrl-C lets all of them save. That of a terminal reaches this process only, which passes it on; a second one ends
+    all at once.
     """
-    command = [sys.executable, "-m", "universal_transformer", "reproduce", *arguments]
-    children = [
-        subprocess.Popen([*command, "--share", str(place)], start_new_session=True)  # noqa: S603 our own command
-        for place in range(count)
-    ]
+    command = [sys.executable, "-m", "universal_transformer", "reproduce", *_without_budget(arguments)]
+    least, waiting = runner.shortest, [*places]
+    running: list[subprocess.Popen[bytes]] = []
+    codes = {0}
     try:
         try:
-            codes = [child.wait() for child in children]
+            while running or waiting:
+                while waiting and len(running) < processes and (rest := runner.rest) >= least:
+                    own = ["--place", str(waiting.pop(0)), *[f"--budget={rest:.3f}s"] * math.isfinite(rest)]
+                    running.append(subprocess.Popen([*command, *own], start_new_session=True))  # noqa: S603 ours
+                if not running:
+                    codes.add(os.EX_TEMPFAIL)
+                    break
+                time.sleep(POLL_SECONDS)
+                codes |= {code for child in running if (code := child.poll()) is not None}
+                running = [child for child in running if child.returncode is None]
         except KeyboardInterrupt:
-            for child in children:
+            for child in running:
                 child.send_signal(signal.SIGINT)
-            codes = [INTERRUPTED, *(child.wait() for child in children)]
+            codes |= {INTERRUPTED, *(child.wait() for child in running)}
     finally:
-        for child in children:
+        for child in running:
             child.kill()
     if INTERRUPTED in codes:
         return ReproductionOutcome(stopped="interrupted")
-    failed = ["not all runs were made, see above"] * bool({*codes} - {0, os.EX_TEMPFAIL})
+    failed = ["not all runs were made, see above"] * bool(codes - {0, os.EX_TEMPFAIL})
     return ReproductionOutcome(failed=failed, stopped="budget" if os.EX_TEMPFAIL in codes else None)
+
+
+def _without_budget(arguments: Sequence[str]) -> list[str]:
+    """Return `arguments` without ``--budget``, of which each process gets what is left."""
+    kept, words = [], iter(arguments)
+    for word in words:
+        if word == "--budget":
+            next(words)
+        elif not word.startswith("--budget="):
+            kept.append(word)
+    return kept
 
 
 def end_with_parent() -> None:

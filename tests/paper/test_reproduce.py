@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import time
 
@@ -11,6 +12,7 @@ import pytest
 import forked
 from paper import command
 from paper.campaign import ReproductionOutcome
+from paper.processes import in_processes
 from paper.runs import Runner
 from small_stories import write_stories
 from universal_transformer.cli import main
@@ -226,11 +228,6 @@ def test_seeds_are_run_in_processes_of_their_own(place, capfd):
     assert len(lines(place)) == 2
 
 
-def test_of_more_processes_than_runs_one_makes_the_run(place):
-    assert measure("--tasks", "1", "--processes", "3") == 0
-    assert len(lines(place)) == 1
-
-
 def test_what_was_trained_on_a_gpu_is_recorded_where_there_is_one(place, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert measure("--tasks", "1") == 0
@@ -241,7 +238,7 @@ def test_what_was_trained_on_a_gpu_is_recorded_where_there_is_one(place, capsys,
     assert "trained on a GPU, but torch finds none" in capsys.readouterr().err
 
 
-def test_shares_are_cut_from_the_plan_whenever_a_process_begins(place, monkeypatch):
+def test_a_place_is_that_of_one_run_whatever_is_recorded(place, monkeypatch, capsys):
     made = []
 
     def fail(_, run, *, task):
@@ -249,17 +246,76 @@ def test_shares_are_cut_from_the_plan_whenever_a_process_begins(place, monkeypat
         made.append(run.config.training.seed)
         raise UserError("this run is not made")
 
+    assert measure("--tasks", "1") == 0
     monkeypatch.setattr(Runner, "make", fail)
-    command = [*COMMAND, "--minutes", "0.002", "--tasks", "1", "--seeds", "4"]
-    main([*command, "--processes", "2", "--share", "0"])
-    monkeypatch.setattr("paper.campaign.pending", lambda planned, _: planned[1:])  # another has recorded the first run
-    main([*command, "--processes", "2", "--share", "1"])
-    assert made == [0, 2, 1, 3]
+    assert measure("--tasks", "1", "--seeds", "4", "--place", "2") == 1
+    assert measure("--tasks", "1", "--seeds", "4", "--place", "0") == 0  # recorded
+    assert made == [2]
+    assert measure("--tasks", "1", "--place", "1") == 2
+    assert "--place 1: expected a number below 1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """In place of Python a script: it keeps its words, and its place says how it ends (4: when four have begun)."""
+    script, log = tmp_path / "python", tmp_path / "log"
+    script.write_text(
+        f"""#!/bin/sh
+        echo "$@" >> {log}
+        while [ "$1" != --place ]; do shift; done
+        case "$2" in 0) sleep 1;; 1) exit 0;; 2) exit 1;; 3) exit {os.EX_TEMPFAIL};; esac
+        if [ "$2" = 4 ]; then
+            for _ in $(seq 100); do [ $(wc -l < {log}) -ge 4 ] && exit 0; sleep 0.1; done
+            exit 1
+        fi
+        """
+    )
+    script.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(script))
+    return lambda: [line.split("reproduce ")[1] for line in log.read_text().splitlines()]
+
+
+def runner(until=math.inf):
+    return Runner(table=None, runs=None, say=print, until=until)
+
+
+def test_a_process_that_has_ended_leaves_room_for_the_next_run(begun):
+    assert in_processes(["t", "--quiet"], places=[4, 1, 1, 1], processes=2, runner=runner()) == ReproductionOutcome()
+    assert begun() == [f"t --quiet --place {place}" for place in (4, 1, 1, 1)]
+
+
+def test_of_more_processes_than_runs_one_makes_the_run(begun):
+    assert in_processes(["t"], places=[1], processes=3, runner=runner()) == ReproductionOutcome()
+    assert begun() == ["t --place 1"]
+
+
+def test_each_process_gets_the_rest_of_the_budget(begun):
+    until = time.monotonic() + 10
+    in_processes(["t", "--budget", "1h"], places=[0, 1], processes=1, runner=runner(until))
+    first, second = (float(re.fullmatch(r"t --place . --budget=(.*)s", line).group(1)) for line in begun())
+    assert first <= 10
+    assert second <= first - 1
+
+
+@pytest.mark.parametrize(
+    ("places", "stopped", "failed"), [([2, 1], None, True), ([3, 1], "budget", False), ([3, 2], "budget", True)]
+)
+def test_a_run_that_fails_or_is_not_finished_is_said_at_the_end(begun, places, stopped, failed):
+    outcome = in_processes(["t", "--budget=1h"], places=places, processes=1, runner=runner())
+    assert len(begun()) == 2
+    assert (outcome.stopped, bool(outcome.failed)) == (stopped, failed)
+
+
+def test_no_process_is_begun_without_time(begun):
+    late = runner(time.monotonic() + 0.9)
+    outcome = in_processes(["t"], places=[0, 1], processes=1, runner=late)
+    assert len(begun()) == 1
+    assert outcome.stopped == "budget"
 
 
 def test_a_failed_run_is_said_also_where_the_budget_ends(capsys):
-    assert command._share(ReproductionOutcome(failed=["a run"], stopped="budget")) == 1
-    assert command._share(ReproductionOutcome(stopped="budget")) == os.EX_TEMPFAIL
+    assert command._alone(ReproductionOutcome(failed=["a run"], stopped="budget")) == 1
+    assert command._alone(ReproductionOutcome(stopped="budget")) == os.EX_TEMPFAIL
     assert "a run" in capsys.readouterr().err
 
 
