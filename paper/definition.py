@@ -27,6 +27,7 @@ TITLES: dict[str, str] = {
     "transformer-convolution": "Transformer, transition of separable convolutions",
     "ut": "Universal Transformer",
     "ut-from-end": "UT, the source counted from its end",
+    "ut-restart": "UT, each number counted from its beginning",
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "ut-post-norm": "UT, post-norm with DeepNorm",

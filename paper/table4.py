@@ -16,6 +16,7 @@ from paper.definition import (
     to_the_end,
 )
 from universal_transformer.recipes import Recipe
+from universal_transformer.recipes.digit_problems import OPERATOR
 from universal_transformer.recipes.start import Changes
 from universal_transformer.typed import replaced
 
@@ -25,6 +26,7 @@ _MODELS = titles(
     "transformer-small",
     "ut",
     "ut-from-end",
+    "ut-restart",
     "ut-halting",
     "ut-halting-2x",
     "ut-post-norm",
@@ -41,7 +43,7 @@ def _rows() -> dict[str, Recipe]:
     """Rows of recipes; of those of the models that the paper compares, Transformers and LSTMs learn for 20,000 updates,
     and all have the test of the authors' generator as well.
     """
-    models = [model for model in _MODELS if model not in ("ut-from-end", "ut-printed")]
+    models = [model for model in _MODELS if model not in ("ut-from-end", "ut-restart", "ut-printed")]
     rows = recipe_rows({problem: problem for problem in _PROBLEMS}, models=models)
     compared = {
         f"{problem}/{model}": to_the_end(rows[f"{problem}/{model}"], steps=steps)
@@ -51,6 +53,8 @@ def _rows() -> dict[str, Recipe]:
     compared |= {f"{problem}/neural-gpu": rows[f"{problem}/neural-gpu"] for problem in _PROBLEMS}
     compared |= {f"{problem}/ut-printed": as_printed(compared[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
     compared |= {"reverse/ut-from-end": _changed(compared["reverse/ut"], {"model.coordinates.from_end": True})}
+    restarted = {"model.vocabulary.separator_id": OPERATOR}
+    compared |= {"addition/ut-restart": _changed(compared["addition/ut"], restarted)}
     return rows | {name: _changed(recipe, {"data.test_up_to": 400}) for name, recipe in compared.items()}
 
 
@@ -82,7 +86,7 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         ),
         Grid(
             title="Sources of up to 400 symbols, all lengths equally frequent",
-            models=titles(*LONG_MODELS, "ut-from-end", "ut-printed", "neural-gpu"),
+            models=titles(*LONG_MODELS, "ut-from-end", "ut-restart", "ut-printed", "neural-gpu"),
             columns={
                 name: Column(run=name, group="length up to 400", metrics=_SCORES, chance=0.1) for name in _PROBLEMS
             },
@@ -136,6 +140,8 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         "addition they restart after the plus, are spread over random windows, and the transition is a convolution.",
         "In the row whose source is counted from its end, the symbol to write next has the position that is written: "
         "with these coordinates reversing is what copying is with the paper's.",
+        "In the row whose numbers are counted from their beginning, positions begin again after the plus, and a learned "
+        "vector is added to the digits after it.",
         "For addition, a fifth of the training sources of this row are similar numbers: they have few different "
         "digits, and many of them are equal at the same places. The other sources are random numbers, as in all other "
         "rows.",
