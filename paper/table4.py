@@ -140,10 +140,10 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         "addition they restart after the plus, are spread over random windows, and the transition is a convolution.",
         "In the row whose source is counted from its end, the symbol to write next has the position that is written: "
         "with these coordinates reversing is what copying is with the paper's.",
-        "In the row whose numbers are counted from their beginning, positions begin again after the plus, and a learned "
-        "vector is added to the digits after it.",
-        "For addition, a fifth of the training sources of this row are similar numbers: they have few different "
-        "digits, and many of them are equal at the same places. The other sources are random numbers, as in all other "
-        "rows.",
+        "In the row whose numbers are counted from their beginning, positions begin again after the plus, and a "
+        "learned vector is added to the digits after it.",
+        "For addition, a fifth of the training sources of the row distance positions are similar numbers: they have "
+        "few different digits, and many of them are equal at the same places. The other sources are random numbers, as "
+        "in all other rows.",
     ],
 )
