@@ -97,6 +97,7 @@ TABLE6 = _table(
     title="programs of nesting 2 and length 5",
     problems=("program", "control", "addition"),
     printed=printed.TABLE6,
+    models=_MODELS | titles("ut-convolution-restart"),
     records={"control/ut-convolution-after-sums": "execute_control"},
     training="and lets longer programs in when the shorter ones are learned (a curriculum)",
     deviations=[
@@ -106,5 +107,9 @@ TABLE6 = _table(
         "A model from the weights of addition is scored by `ut evaluate`, by which what an answer has after the length "
         "of its target is wrong.",
         "Runs of 600 to 1,500 updates have no curriculum, and twice the width.",
+        "Control with convolutions has three loops for each conditional in training, all of one round until programs "
+        "of all lengths are let in, and then one round more each time that the loss is low.",
+        "In the row whose numbers are counted from their beginning, positions begin again after each symbol that is no "
+        "digit, and a learned vector, multiplied by how many of these symbols stand before, is added to each symbol.",
     ],
 )

@@ -33,7 +33,7 @@ SOURCES = {
     "rotary source": ROTARY_SOURCE,
     "both ends": {**ROTARY_SOURCE, "end_coordinates": True, "plain_layers_before": 1},
     "sink": {"source_sink": True, "tied": False, "attention_bias": True},
-    "parts": {"separator_id": 4},
+    "parts": {"separator_id": (4, 5)},
     "distance": {"position_coordinates": "distance"},
     "halting with a sink": {"halting": True, "source_sink": True, "separator_id": 4},
     "halting": {**ROTARY_SOURCE, "source_sink": True, "separator_id": 4, "halting": True, "norm": "pre"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from paper.tasks.learning_to_execute import ExecuteProblem, LearningToExecuteData
+from paper.tasks.programs import EXPRESSION_SYMBOLS
 from universal_transformer.recipes.start import Changes, constant_rate, family, named, start
+from universal_transformer.tasks.sides.listed import FIRST_SYMBOL
 from universal_transformer.training.run_config import RunConfig
 from universal_transformer.typed import replaced, typed
 
@@ -86,6 +88,23 @@ _OF_PROBLEM: dict[str, Changes] = {
         "training.max_updates": 1500,
     },
 }
+
+
+_NO_DIGITS = tuple(FIRST_SYMBOL + place for place, one in enumerate(EXPRESSION_SYMBOLS) if not one.isdigit())
+
+
+def restart(config: RunConfig) -> RunConfig:
+    """Positions of the source begin again after each symbol that is no digit, and the transition is a convolution.
+
+    Equal places of the numbers then have equal positions. Control takes fewer updates (notebook/programs.md).
+    """
+    changes: dict[str, object] = {
+        "model.vocabulary.separator_id": _NO_DIGITS,
+        "model.transition.kind": "separable_convolution",
+    }
+    if config.recipe == "lte-control":
+        changes["training.max_updates"] = 25_000
+    return replaced(config, changes)
 
 
 def distance_positions(config: RunConfig) -> RunConfig:

@@ -189,6 +189,8 @@ def add_recipes() -> None:
     RECIPES.update(changed(numbers, distances, suffix="distance-positions", title="distance positions"))
     nearby = named(lambada_reading, agreement_more_text) | execute.COLUMNS
     RECIPES.update(changed(nearby, _convolution, suffix="ut-convolution", title="UT, separable convolutions"))
+    again = "UT, separable convolutions, each number counted from its beginning"
+    RECIPES.update(changed(_PROGRAMS, execute.restart, suffix="ut-convolution-restart", title=again))
     untied = {"lambada-reading-transformer": RECIPES["lambada-reading-transformer"]}
     RECIPES.update(changed(untied, _convolution, suffix="convolution", title="separable convolutions"))
     RECIPES.update(family(_of_steps, {f"lambada-ut-{steps}": _SUMMARY.format(steps) for steps in (8, 9)}))

@@ -103,3 +103,4 @@ def test_half_of_the_heads_count_the_source_from_its_end(lengths, mirrored):
 def test_positions_start_again_after_each_separator():
     source = torch.tensor([[7, 5, 8, 8, 5, 4, 7, 0]])
     assert small(separator_id=5).source.positions(source)[0, :7].tolist() == [0, 1, 0, 1, 2, 0, 1]
+    assert small(separator_id=(5, 4)).source.positions(source)[0, :7].tolist() == [0, 1, 0, 1, 2, 0, 0]

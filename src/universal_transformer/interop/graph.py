@@ -198,7 +198,7 @@ def _refusals(config: ModelConfig) -> Refusals:
     yield "outputs.pooling", pointer, "the ONNX optimizer drops its 1e-9"
     yield "inputs.kind", config.inputs.kind in ("frames", "patches"), "only models that read tokens are"
     yield "outputs.kind", config.outputs.kind == "frames", "only logits of tokens and classes are"
-    yield "vocabulary.separator_id", config.vocabulary.separator_id is not None, "ONNX has no cumulative maximum"
+    yield "vocabulary.separator_id", bool(config.vocabulary.separators), "ONNX has no cumulative maximum"
     weights = config.halts and choices_of(config.halting).keeps_weights
     yield "halting.rule", weights, "its cost needs the weights of all steps"
     yield "depth.max_steps", config.by_length(decoder=False), "only a depth that is a number is"

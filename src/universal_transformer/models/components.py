@@ -59,28 +59,34 @@ class VocabularyConfig:
     """Token id before the first target token."""
     end_id: Count = 2
     """Token id that ends a target."""
-    separator_id: Count | None = None
-    """Token id after which source positions start from 0 again, in the next part of the source."""
+    separator_id: Count | tuple[Count, ...] | None = None
+    """Token id, or ids, after which source positions start from 0 again, in the next part of the source."""
 
     def rules(self, config: Any) -> Refusals:
         """Ids lie in their vocabularies, and ids with a meaning differ."""
-        separator, padding = self.separator_id, self.padding_id
+        padding = self.padding_id
         ids: dict[str, int | None] = {"padding_id": padding}
         written = "size"
         if config.decodes:
             yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
             ids |= {"start_id": self.start_id, "end_id": self.end_id}
             written = "size" if self.target_size is None else "target_size"
-        for name, values in ((written, ids), ("size", {"separator_id": separator})):
+        for name, values in ((written, ids), ("size", {"separator_id": max(self.separators, default=None)})):
             size = getattr(self, name)
             for field, value in values.items():
                 beyond = size is not None and value is not None and value >= size
                 yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
-        if separator is not None:
+        if self.separators:
             path, numbers = "vocabulary.separator_id", config.inputs.kind in NUMBERS
             yield path, not (config.reads and config.decodes), f"an encoder_decoder is needed: {config.architecture}"
             yield path, numbers, "numbers have no separator token"
-            yield path, separator == padding, "must differ from padding_id"
+            yield path, padding in self.separators, "must differ from padding_id"
+
+    @property
+    def separators(self) -> tuple[int, ...]:
+        """The ids of all separators."""
+        ids = self.separator_id
+        return ids if isinstance(ids, tuple) else () if ids is None else (ids,)
 
     @property
     def written(self) -> int:
@@ -264,7 +270,7 @@ class CoordinatesConfig:
             yield path, relative, fits
             no_end = "a language model does not know where its text ends"
             yield path, not config.reads, no_end
-            separated = config.vocabulary.separator_id is not None
+            separated = bool(config.vocabulary.separators)
             yield "vocabulary.separator_id", separated, "the parts have no common end: coordinates.from_end=False"
         if config.outputs.kind == "raster" or config.inputs.kind == "patches":
             other = position not in ("sinusoidal", "learned", "none")

@@ -49,7 +49,7 @@ class SourceSide(InputSide):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, config.sizes.width)
-        separated = config.vocabulary.separator_id is not None
+        separated = bool(config.vocabulary.separators)
         self.part = nn.Parameter(torch.zeros(config.sizes.width)) if separated else None
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
@@ -65,9 +65,8 @@ class SourceSide(InputSide):
 
     def _separators(self, source: Source) -> Bool[Tensor, "batch source"]:
         """Where the tokens stand after which positions start again."""
-        separator = self.config.vocabulary.separator_id
-        assert separator is not None
-        return source == separator
+        separators: tuple[int, ...] = self.config.vocabulary.separators
+        return torch.stack([source == separator for separator in separators]).any(dim=0)
 
     def embed(self, source: Source) -> States:
         """The inputs of the recurrence, before dropout."""
