@@ -25,6 +25,7 @@ TITLES: dict[str, str] = {
     "transformer": "Transformer",
     "transformer-small": "Transformer, as many parameters as the UT",
     "transformer-convolution": "Transformer, transition of separable convolutions",
+    "transformer-restart": "Transformer, each number counted from its beginning",
     "ut": "Universal Transformer",
     "ut-from-end": "UT, the source counted from its end",
     "ut-restart": "UT, each number counted from its beginning",

@@ -24,6 +24,7 @@ _MODELS = titles(
     "lstm",
     "transformer",
     "transformer-small",
+    "transformer-restart",
     "ut",
     "ut-from-end",
     "ut-restart",
@@ -35,6 +36,8 @@ _MODELS = titles(
     "distance-positions",
 )
 _PROBLEMS = ("copy", "reverse", "addition")
+_COUNTED = ("transformer-restart", "ut-from-end", "ut-restart")
+"""Models whose positions are counted in another way, each for one problem."""
 _SCORES = ("character_accuracy", "sequence_accuracy")
 _STEPS = {"copy": 2, "reverse": 2, "addition": 4}
 
@@ -43,7 +46,7 @@ def _rows() -> dict[str, Recipe]:
     """Rows of recipes; of those of the models that the paper compares, Transformers and LSTMs learn for 20,000 updates,
     and all have the test of the authors' generator as well.
     """
-    models = [model for model in _MODELS if model not in ("ut-from-end", "ut-restart", "ut-printed")]
+    models = [model for model in _MODELS if model not in (*_COUNTED, "ut-printed")]
     rows = recipe_rows({problem: problem for problem in _PROBLEMS}, models=models)
     compared = {
         f"{problem}/{model}": to_the_end(rows[f"{problem}/{model}"], steps=steps)
@@ -54,7 +57,10 @@ def _rows() -> dict[str, Recipe]:
     compared |= {f"{problem}/ut-printed": as_printed(compared[f"{problem}/ut-halting"]) for problem in _PROBLEMS}
     compared |= {"reverse/ut-from-end": _changed(compared["reverse/ut"], {"model.coordinates.from_end": True})}
     restarted = {"model.vocabulary.separator_id": OPERATOR}
-    compared |= {"addition/ut-restart": _changed(compared["addition/ut"], restarted)}
+    compared |= {
+        f"addition/{model}-restart": _changed(compared[f"addition/{model}"], restarted)
+        for model in ("transformer", "ut")
+    }
     return rows | {name: _changed(recipe, {"data.test_up_to": 400}) for name, recipe in compared.items()}
 
 
@@ -86,7 +92,7 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         ),
         Grid(
             title="Sources of up to 400 symbols, all lengths equally frequent",
-            models=titles(*LONG_MODELS, "ut-from-end", "ut-restart", "ut-printed", "neural-gpu"),
+            models=titles(*LONG_MODELS, *_COUNTED, "ut-printed", "neural-gpu"),
             columns={
                 name: Column(run=name, group="length up to 400", metrics=_SCORES, chance=0.1) for name in _PROBLEMS
             },
@@ -140,7 +146,7 @@ the small one is narrower, so that it has as many parameters. Only the Neural GP
         "addition they restart after the plus, are spread over random windows, and the transition is a convolution.",
         "In the row whose source is counted from its end, the symbol to write next has the position that is written: "
         "with these coordinates reversing is what copying is with the paper's.",
-        "In the row whose numbers are counted from their beginning, positions begin again after the plus, and a "
+        "In the rows whose numbers are counted from their beginning, positions begin again after the plus, and a "
         "learned vector is added to the digits after it.",
         "For addition, a fifth of the training sources of the row distance positions are similar numbers: they have "
         "few different digits, and many of them are equal at the same places. The other sources are random numbers, as "
