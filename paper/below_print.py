@@ -93,6 +93,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "separable convolutions.",
         "control": _FEW.format("1,500") + " With separable convolutions, and a running mean of the weights, 6,779 "
         "updates have 0.473 of the characters.",
+        "control/ut-convolution-restart": "25,000 updates, loops of one round first: a loop in a loop, a quarter of the "
+        "test, is right in 0.110 of the programs. The loss still falls.",
         "control/ut-convolution-after-sums": "22,000 updates with a curriculum and 4,294 on nested operations alone: a "
         "loop in a loop, a quarter of the test, is not learned. Nine steps, and programs of one digit, were tried.",
     },
