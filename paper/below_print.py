@@ -68,8 +68,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "0.12. Rotary positions reverse 2,000 symbols.",
         "addition/ut": "20,000 updates; 0.628 of the characters of 40 digits are right, 0.397 of 80, and 0.285 of all "
         "lengths up to 400; of another seed 0.165. With the first digit first 40 digits have 0.664, and 80 have "
-        "0.104. With each number counted from its beginning three seeds have 0.64 of the characters of all lengths up to "
-        "400. Rotary positions add numbers of 400 digits.",
+        "0.104. With each number counted from its beginning three seeds have 0.64 of the characters of all lengths up "
+        "to 400. Rotary positions add numbers of 400 digits.",
         "addition/neural-gpu": "5,000 updates. One of three seeds has all sums right; the one that is best on "
         "validation has 4 of 100 wrong.",
     },
@@ -93,8 +93,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "separable convolutions.",
         "control": _FEW.format("1,500") + " With separable convolutions, and a running mean of the weights, 6,779 "
         "updates have 0.473 of the characters.",
-        "control/ut-convolution-restart": "25,000 updates, loops of one round first: a loop in a loop, a quarter of the "
-        "test, is right in 0.110 of the programs. The loss still falls.",
+        "control/ut-convolution-restart": "25,000 updates, loops of one round first: of loops in loops, a quarter of "
+        "the test, 0.110 are right. The loss still falls.",
         "control/ut-convolution-after-sums": "22,000 updates with a curriculum and 4,294 on nested operations alone: a "
         "loop in a loop, a quarter of the test, is not learned. Nine steps, and programs of one digit, were tried.",
     },

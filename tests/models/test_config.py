@@ -167,7 +167,7 @@ def test_dropout_is_a_probability_below_one(group, value):
             "vocabulary.separator_id=9: vocabulary.size=9 ends at id 8",
         ),
         ({"separator_id": 3, "padding_id": 3}, "vocabulary.separator_id=3: must differ from padding_id"),
-        ({"separator_id": (4, 0)}, "vocabulary.separator_id=(4, 0): must differ from padding_id"),
+        ({"separator_id": (4, 0)}, r"vocabulary.separator_id=\(4, 0\): must differ from padding_id"),
         ({"separator_id": 3, "end_coordinates": True}, "vocabulary.separator_id=3: the parts have no common"),
         (
             {

@@ -66,27 +66,26 @@ class VocabularyConfig:
         """Ids lie in their vocabularies, and ids with a meaning differ."""
         padding = self.padding_id
         ids: dict[str, int | None] = {"padding_id": padding}
-        written = "size"
         if config.decodes:
             yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
             ids |= {"start_id": self.start_id, "end_id": self.end_id}
-            written = "size" if self.target_size is None else "target_size"
+        written = "target_size" if config.decodes and self.target_size is not None else "size"
         for name, values in ((written, ids), ("size", {"separator_id": max(self.separators, default=None)})):
             size = getattr(self, name)
             for field, value in values.items():
                 beyond = size is not None and value is not None and value >= size
                 yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
         if self.separators:
-            path, numbers = "vocabulary.separator_id", config.inputs.kind in NUMBERS
+            path = "vocabulary.separator_id"
             yield path, not (config.reads and config.decodes), f"an encoder_decoder is needed: {config.architecture}"
-            yield path, numbers, "numbers have no separator token"
+            yield path, config.inputs.kind in NUMBERS, "numbers have no separator token"
             yield path, padding in self.separators, "must differ from padding_id"
 
     @property
     def separators(self) -> tuple[int, ...]:
         """The ids of all separators."""
         ids = self.separator_id
-        return ids if isinstance(ids, tuple) else () if ids is None else (ids,)
+        return (ids,) if isinstance(ids, int) else ids or ()
 
     @property
     def written(self) -> int:
@@ -261,15 +260,13 @@ class CoordinatesConfig:
         state = config.step.residual != "timed" and not adds
         yield "step.residual", state, "no coordinates are added at a step: leave it out"
         if position == "grid":
-            writes = config.decodes
-            yield "coordinates.position", writes, 'needs architecture "tagger" or "classifier"'
+            yield "coordinates.position", config.decodes, 'needs architecture "tagger" or "classifier"'
             yield "coordinates.offsets", self.offsets != "none", "cells of a board have no other positions"
         if from_end:
             path, relative = "coordinates.from_end", position not in ("sinusoidal", "learned") and not rotary
             fits = "needs coordinates.position sinusoidal, learned or (with a decoder) distance, or rotary_source"
             yield path, relative, fits
-            no_end = "a language model does not know where its text ends"
-            yield path, not config.reads, no_end
+            yield path, not config.reads, "a language model does not know where its text ends"
             separated = bool(config.vocabulary.separators)
             yield "vocabulary.separator_id", separated, "the parts have no common end: coordinates.from_end=False"
         if config.outputs.kind == "raster" or config.inputs.kind == "patches":

@@ -49,8 +49,7 @@ class SourceSide(InputSide):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, config.sizes.width)
-        separated = bool(config.vocabulary.separators)
-        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if separated else None
+        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separators else None
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
@@ -65,8 +64,7 @@ class SourceSide(InputSide):
 
     def _separators(self, source: Source) -> Bool[Tensor, "batch source"]:
         """Where the tokens stand after which positions start again."""
-        separators: tuple[int, ...] = self.config.vocabulary.separators
-        return torch.stack([source == separator for separator in separators]).any(dim=0)
+        return torch.stack([source == separator for separator in self.config.vocabulary.separators]).any(dim=0)
 
     def embed(self, source: Source) -> States:
         """The inputs of the recurrence, before dropout."""
