@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeVar, get_args, get_origin, runtime_checkable
+from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
@@ -360,8 +360,7 @@ def _stated(hint: Any, *, optional: bool) -> Any:
         return _stated(Annotated[parts[:-1]] if parts[2:] else parts[0], optional=optional)
     if optional or type(None) not in parts:
         return hint
-    (only,) = (part for part in parts if part is not type(None))
-    return _stated(only, optional=False)
+    return _stated(Union[tuple(part for part in parts if part is not type(None))], optional=False)  # noqa: UP007
 
 
 def _word(hint: Any) -> str:
