@@ -96,7 +96,8 @@ _NO_DIGITS = tuple(FIRST_SYMBOL + place for place, one in enumerate(EXPRESSION_S
 def restart(config: RunConfig) -> RunConfig:
     """Positions of the source begin again after each symbol that is no digit, and the transition is a convolution.
 
-    Equal places of the numbers then have equal positions. Control takes fewer updates (notebook/programs.md).
+    Equal places of the numbers then have equal positions. In control longer programs are let in after half as many
+    updates, loops of more rounds are not learned sooner (notebook/programs.md).
     """
     changes: dict[str, object] = {
         "model.vocabulary.separator_id": _NO_DIGITS,
