@@ -63,7 +63,7 @@ def kept(run: TrainingRun) -> int:
     """Return the bytes of the weights and of the state of the optimizer that this process has between updates."""
     tensors = [
         *run.model.parameters(),
-        *(moment for state in run.optimizer.state.values() for moment in state.values()),
+        *(moment for one in run.optimizers for state in one.state.values() for moment in state.values()),
     ]
     return sum(each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors)
 

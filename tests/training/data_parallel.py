@@ -64,7 +64,8 @@ RUNS = {
                            "training.ema_decay": 0.9, "training.average_checkpoints": 2,
                            "training.save_minutes": 1e-4}),
     "shards-of-pairs": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.parallel": "shards",
-                                            "training.select_by": "metric", "training.clip_norm": 0.1}),
+                                            "training.select_by": "metric", "training.clip_norm": 0.1,
+                                            "training.optimizer": "muon"}),
     "shards-of-lstm": ("copy-lstm", {**COPY, "training.parallel": "shards", "model.width": 16, "model.dropout": 0.0}),
     "positions": ("stories", {**STORIES, **HALTING, "training.parallel": "positions", "training.accumulate": 2}),
     "positions-of-pairs": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.parallel": "positions",
@@ -108,7 +109,8 @@ def counted(path: Path) -> Iterator[None]:
     def counting(run: TrainingRun) -> None:
         update(run)
         if run.training.parallel == "shards" and run.state.update == 2:
-            moments = [state[key] for state in run.optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
+            states = [state for one in run.optimizers for state in one.state.values()]
+            moments = [value for state in states for key, value in state.items() if key != "step"]
             local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in moments]
             path.write_text(json.dumps({"here": sum(map(torch.numel, local)), "all": sum(map(torch.numel, moments))}))
 

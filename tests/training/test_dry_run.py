@@ -182,6 +182,12 @@ def test_a_dry_run_refuses_a_choice_of_depth_for_a_model_without_depth(fields, c
     assert "this model has no depth to choose; allowed here: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("recipe", ["copy-lstm", "copy-neural-gpu"])
+def test_a_dry_run_refuses_muon_for_a_model_without_a_block(recipe, capsys):
+    assert main(["train", recipe, "--training.optimizer", "muon", "--dry-run"]) == 2
+    assert "this model has no block with matrices; allowed here: adam, adamw" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", CACHED)
 def test_the_cache_is_as_large_as_the_one_that_is_allocated(name):
     cache = build(MODELS[name]).target.start(None, Call(), batch=1, capacity=11).cache

@@ -87,12 +87,13 @@ def test_a_unit_that_is_trained_later_begins_at_the_bias_of_the_configuration():
     assert all(unit.bias == -3 and not unit.weight.any() for unit in units)
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
 def test_only_matrices_of_linear_maps_decay(kind):
     model = small_model(halting=True, transition="separable_convolution", step_coordinates="learned")
     config = TrainingConfig(max_updates=1, optimizer=kind, weight_decay=0.3)
-    groups = optimizers.build_optimizer(model, config).param_groups
+    groups = [group for one in optimizers.build_optimizers(model, config) for group in one.param_groups]
     decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    assert sum(len(group["params"]) for group in groups) == len(decays)
     assert len(decays) == len(list(model.parameters()))
     for name, parameter in model.named_parameters():
         free = parameter.ndim < 2 or "input" in name or "coordinates" in name
@@ -100,6 +101,26 @@ def test_only_matrices_of_linear_maps_decay(kind):
             assert decays[id(parameter)] == 0, name
         elif "halting" not in name:
             assert decays[id(parameter)] == 0.3, name
+
+
+def test_muon_makes_the_updates_of_the_blocks_matrices_orthogonal():
+    """``U Vᵀ`` of the gradient, with singular values between 0.6 and 1.3, and of the size of an update of Adam."""
+    model = with_gradients(small_model(halting=True, transition="separable_convolution"))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    adam, muon = optimizers.build_optimizers(model, TrainingConfig(max_updates=1, optimizer="muon", weight_decay=0.0))
+    optimizers.set_rate([adam, muon], 0.01)
+    optimizers.step([adam, muon])
+    orthogonal = {id(parameter) for group in muon.param_groups for parameter in group["params"]}
+    for name, parameter in model.named_parameters():
+        assert (id(parameter) in orthogonal) == ("blocks" in name and parameter.ndim == 2), name
+        change = before[name] - parameter.detach()
+        if id(parameter) in orthogonal:
+            left, _, right = torch.linalg.svd(parameter.grad, full_matrices=False)
+            sizes = left.mT @ (change / (0.002 * math.sqrt(max(change.shape)))) @ right.mT
+            assert 0.6 < sizes.diagonal().min() < sizes.diagonal().max() < 1.3, name
+            assert (sizes - sizes.diagonal().diag()).abs().max() < 0.05, name
+        else:
+            torch.testing.assert_close(change, 0.01 * parameter.grad.sign(), rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("limit", [0.01, 1e6])
@@ -135,17 +156,18 @@ def test_a_weight_that_is_not_finite_is_named():
         optimizers.refuse_non_finite(model, update=1, loss=float("nan"), norm=1.0)
 
 
-def test_state_goes_into_tensors_and_back_bit_for_bit():
-    config = TrainingConfig(max_updates=1)
+@pytest.mark.parametrize("kind", ["adam", "muon"])
+def test_state_goes_into_tensors_and_back_bit_for_bit(kind):
+    config = TrainingConfig(max_updates=1, optimizer=kind)
     models = [with_gradients(small_model()) for _ in range(2)]
-    kept = [optimizers.build_optimizer(model, config) for model in models]
+    kept = [optimizers.build_optimizers(model, config) for model in models]
     for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
         b.grad = a.grad.clone()
-    kept[0].step()
+    optimizers.step(kept[0])
     models[1].load_state_dict(models[0].state_dict())
     saved = {name: tensor.clone() for name, tensor in optimizers.optimizer_tensors(models[0], kept[0]).items()}
-    optimizers.load_optimizer(models[1], kept[1], tensors=saved)
-    for optimizer in kept:
-        optimizer.step()
+    optimizers.load_optimizers(models[1], kept[1], tensors=saved)
+    for one in kept:
+        optimizers.step(one)
     for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(a, b)

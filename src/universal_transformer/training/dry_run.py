@@ -251,9 +251,8 @@ class MeasuredUpdates:
         self.examples, self.training, self.device = examples, training, device
         self.model = model.to(device).train()
         prepare_units(model, training)
-        self.optimizer = optimizers.build_optimizer(model, training)
-        for group in self.optimizer.param_groups:
-            group["lr"] = 0.0
+        self.optimizers = optimizers.build_optimizers(model, training)
+        optimizers.set_rate(self.optimizers, 0.0)
         self.steps: list[float] = []
         self.before = most_memory(device)
 
@@ -298,7 +297,7 @@ class MeasuredUpdates:
 
     def _backward(self, indices: list[int]) -> None:
         """The gradients of a batch, as an update computes them."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         for first in range(min(self.training.accumulate, len(indices))):
             self._pass(indices[first :: self.training.accumulate])
 
@@ -320,7 +319,7 @@ class MeasuredUpdates:
         """The rest of an update: the norm of the gradient, clipping, and the optimizer."""
         norm = float(optimizers.gradient_norm(self.model))
         optimizers.clip(self.model, norm=norm, limit=self.training.clip_norm)
-        self.optimizer.step()
+        optimizers.step(self.optimizers)
 
 
 def _part(indices: list[int], share: float) -> list[int]:

@@ -114,7 +114,7 @@ class TrainingRun:
         if training.compile:
             model.compile_blocks()
         self.call = connected(model, parallel=training.parallel, device=device, processes=processes)
-        self.optimizer = optimizer.build_optimizer(model, training)
+        self.optimizers = optimizer.build_optimizers(model, training)
         self.validation = Validation(
             task.validation,
             batch_tokens=training.batch_tokens,
@@ -131,7 +131,7 @@ class TrainingRun:
         """Continue from what `save` gave to the journal."""
         self.state, self.clock, self.seconds_at_update = state, Clock(self.processes, state.seconds), state.seconds
         selection.load_weights(self.model, tensors["model"])
-        optimizer.load_optimizer(self.model, self.optimizer, tensors=tensors["optimizer"])
+        optimizer.load_optimizers(self.model, self.optimizers, tensors=tensors["optimizer"])
         restore_random_states(tensors["random"], device=self.device)
         self.selection.load(tensors, like=self.model)
         self.validation.restore(seconds=state.seconds)
@@ -209,15 +209,14 @@ class TrainingRun:
         sums = self.processes.sum(torch.stack([value.float() for value in figures.values()])) / self.processes.size
         values = dict(zip(figures, sums.tolist(), strict=True))
         rate = optimizer.learning_rate(training, update=update, seconds=self.clock.seconds)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        optimizer.set_rate(self.optimizers, rate)
         optimizer.refuse_non_finite(model, update=update, loss=values["loss"], norm=values["gradient_norm"])
         outlier = state.outliers.inspect(values, sigmas=training.skip_outliers) if training.skip_outliers else None
         if outlier is None:
             optimizer.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
-            self.optimizer.step()
+            optimizer.step(self.optimizers)
             self.selection.add_update(model, update=update)
-        self.optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
         state.longest = self.batches.longest
         state.examples += num_examples
@@ -275,7 +274,7 @@ class TrainingRun:
         """Give a checkpoint to the journal; NonFiniteError instead of one with a number that is not finite."""
         tensors = {
             "model": {name: whole(tensor) for name, tensor in self.model.tensors().items()},
-            "optimizer": optimizer.optimizer_tensors(self.model, self.optimizer),
+            "optimizer": optimizer.optimizer_tensors(self.model, self.optimizers),
             "random": random_states(self.device),
             **self.selection.tensors(),
         }

@@ -47,8 +47,9 @@ class TrainingConfig:
     """Updates of the weights to make; None means no limit."""
     batch_tokens: Positive = 4096
     """Positions in a batch, padding included: rows times the longest row."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights."""
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
+    """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights, and so does Muon, which makes
+    the updates of the block's matrices orthogonal (all other weights: AdamW)."""
     curriculum: MoreThanZero | None = None
     """Train on the shortest batches first (Kaiser and Sutskever 2016): each time that the mean cross-entropy of
     `log_every` updates is below this number of nats, batches that are a tenth longer are let in, and then harder
@@ -170,6 +171,8 @@ class RunConfig:
         model, training = self.model, self.training
         random, supervised = training.depth == "random", training.step_loss != "last"
         no_depth, same = "this model has no depth to choose; allowed here:", "allowed here: last"
+        blockless = "this model has no block with matrices; allowed here: adam, adamw"
+        yield "training.optimizer", training.optimizer == "muon" and not model.max_steps, blockless
         yield "training.depth", random and not model.max_steps, f"{no_depth} fixed"
         yield "training.step_loss", supervised and not model.max_steps, f"{no_depth} last"
         weighed = "the rule ponder weighs the loss of each step by its probability"
@@ -197,7 +200,7 @@ class RunConfig:
             yield from ((f"training.{field}", "no side halts (model.halting.side none)") for field in ponder)
         elif training.ponder_weight == 0:
             yield "training.ponder_warmup_updates", "training.ponder_weight is 0"
-        if training.weight_decay == 0:
+        if training.weight_decay == 0 and training.optimizer != "muon":
             yield "training.optimizer", "adam and adamw differ in training.weight_decay alone, which is 0"
         if self.model.writes == "frames":
             yield "training.label_smoothing", "frames have no probabilities"
