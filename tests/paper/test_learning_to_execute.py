@@ -117,10 +117,27 @@ def test_the_strategy_of_lengths_trains_on_all_lengths_of_the_largest_nesting(da
 
 
 @every
+@pytest.mark.parametrize("strategy", ["rounds", "loops"])
+def test_the_strategies_of_loops_are_refused_for_problems_without_loops(data, strategy):
+    if "loop" not in KINDS.get(data.problem, ()):
+        with pytest.raises(UserError, match=f"strategy {strategy} is for programs with loops"):
+            dataclasses.replace(data, strategy=strategy)
+
+
+@every
+def test_the_strategy_of_loops_is_the_baseline_with_more_loops(data):
+    if "loop" not in KINDS.get(data.problem, ()):
+        return
+    baseline, loops = (dataclasses.replace(data, strategy=strategy).load() for strategy in ("baseline", "loops"))
+    assert [one.source for one in loops.validation] == [one.source for one in baseline.validation]
+    few, many = ([task.codec.render(example.source) for example in task.train] for task in (baseline, loops))
+    assert {digits(source) for source in many} == {data.length}
+    assert sum(source.count("for") for source in many) > 1.2 * sum(source.count("for") for source in few)
+
+
+@every
 def test_the_strategy_of_rounds_begins_with_loops_of_one_round(data):
     if "loop" not in KINDS.get(data.problem, ()):
-        with pytest.raises(UserError, match="strategy rounds is for programs with loops"):
-            dataclasses.replace(data, strategy="rounds")
         return
     task = dataclasses.replace(data, strategy="rounds", form="expression").load()
     mixed = dataclasses.replace(data, form="expression").load()
