@@ -90,29 +90,21 @@ _OF_PROBLEM: dict[str, Changes] = {
 }
 
 
-# Muon needs a third of Adam's updates; its rate falls while loops of more rounds are let in (notebook/programs.md)
-_MUON = {
-    "training.optimizer": "muon",
-    "training.schedule": "inverse_sqrt",
-    "training.learning_rate": 2e-3,
-    "training.warmup_updates": 1000,
-    "training.ema_decay": 0.999,
-    "training.max_updates": 25_000,
-}
 _NO_DIGITS = tuple(FIRST_SYMBOL + place for place, one in enumerate(EXPRESSION_SYMBOLS) if not one.isdigit())
 
 
 def restart(config: RunConfig) -> RunConfig:
-    """Positions of the source begin again after each symbol that is no digit; a convolution, and Muon.
+    """Positions of the source begin again after each symbol that is no digit, and the transition is a convolution.
 
     Equal places of the numbers then have equal positions. In control longer programs are let in after half as many
     updates, loops of more rounds are not learned sooner (notebook/programs.md).
     """
-    changes = {
+    changes: dict[str, object] = {
         "model.vocabulary.separator_id": _NO_DIGITS,
         "model.transition.kind": "separable_convolution",
-        **_MUON,
     }
+    if config.recipe == "lte-control":
+        changes["training.max_updates"] = 25_000
     return replaced(config, changes)
 
 
