@@ -65,8 +65,8 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer
     """Return the optimizers of all parameters, with weight decay on matrices and kernels of linear maps only.
 
     They are Adam, AdamW, or Muon (Jordan et al. 2024) for the matrices of the block and AdamW for all others. With its
-    running mean G of the gradient, Muon subtracts ``0.2 · lr · sqrt(max(rows, columns)) · U Vᵀ``, where ``G = U S Vᵀ``:
-    the size of an update of Adam, so that both have the same rates (Liu et al. 2025, "Muon is scalable").
+    running mean G of the gradient, Muon subtracts about ``0.2 · lr · sqrt(max(rows, columns)) · U Vᵀ``, where
+    ``G = U S Vᵀ``: the size of an update of Adam, so that both have the same rates (Liu et al. 2025, arXiv:2502.16982).
     """
     matrices = {
         id(parameter)
