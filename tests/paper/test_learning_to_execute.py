@@ -19,7 +19,16 @@ PROGRAMS = [
     for problem in ("program", "control", "addition")
     for form in ("expression", "lines")
 ]
-every = pytest.mark.parametrize("data", [*MEMORY, *PROGRAMS], ids=lambda data: f"{data.problem} {data.form}")
+
+
+def over(members):
+    return pytest.mark.parametrize("data", members, ids=lambda data: f"{data.problem} {data.form}")
+
+
+every = over([*MEMORY, *PROGRAMS])
+every_program = over(PROGRAMS)
+with_loops = over([data for data in PROGRAMS if "loop" in KINDS[data.problem]])
+without_loops = over([data for data in [*MEMORY, *PROGRAMS] if "loop" not in KINDS.get(data.problem, ())])
 
 
 def expected(data, source):
@@ -93,12 +102,11 @@ def test_figures_are_grouped_by_the_operations_of_programs_and_the_length_of_num
         assert len({example.group for example in task.test["test"]}) == kinds**2
 
 
-@every
+@every_program
 def test_both_forms_of_a_program_have_the_same_group(data):
-    if data.runs:
-        forms = [dataclasses.replace(data, form=form).load().test["test"] for form in ("expression", "lines")]
-        expressions, lines = ([example.group for example in examples] for examples in forms)
-        assert expressions == lines
+    forms = [dataclasses.replace(data, form=form).load().test["test"] for form in ("expression", "lines")]
+    expressions, lines = ([example.group for example in examples] for examples in forms)
+    assert expressions == lines
 
 
 @every
@@ -116,18 +124,15 @@ def test_the_strategy_of_lengths_trains_on_all_lengths_of_the_largest_nesting(da
         assert all("(" in source for source in sources)
 
 
-@every
+@without_loops
 @pytest.mark.parametrize("strategy", ["rounds", "loops"])
 def test_the_strategies_of_loops_are_refused_for_problems_without_loops(data, strategy):
-    if "loop" not in KINDS.get(data.problem, ()):
-        with pytest.raises(UserError, match=f"strategy {strategy} is for programs with loops"):
-            dataclasses.replace(data, strategy=strategy)
+    with pytest.raises(UserError, match=f"strategy {strategy} is for programs with loops"):
+        dataclasses.replace(data, strategy=strategy)
 
 
-@every
+@with_loops
 def test_the_strategy_of_loops_is_the_baseline_with_more_loops(data):
-    if "loop" not in KINDS.get(data.problem, ()):
-        return
     baseline, loops = (dataclasses.replace(data, strategy=strategy).load() for strategy in ("baseline", "loops"))
     assert [one.source for one in loops.validation] == [one.source for one in baseline.validation]
     few, many = ([task.codec.render(example.source) for example in task.train] for task in (baseline, loops))
@@ -135,10 +140,8 @@ def test_the_strategy_of_loops_is_the_baseline_with_more_loops(data):
     assert sum(source.count("for") for source in many) > 1.2 * sum(source.count("for") for source in few)
 
 
-@every
+@with_loops
 def test_the_strategy_of_rounds_begins_with_loops_of_one_round(data):
-    if "loop" not in KINDS.get(data.problem, ()):
-        return
     task = dataclasses.replace(data, strategy="rounds", form="expression").load()
     mixed = dataclasses.replace(data, form="expression").load()
 
