@@ -60,8 +60,9 @@ themselves. Older runs kept no curve.\
 _ORDER = """\
 Each model has its best run on validation. The two of a pair may have different data and numbers of updates, which the \
 list of runs has: an order as printed is no comparison of equal trainings. "No difference" is one below two standard \
-errors over the seeds (of one seed: of the test examples; of one BLEU or perplexity no error is known), or between two \
-models that are no better than chance.\
+errors over the seeds (of one seed: of the test examples; of one BLEU, perplexity or number of failed tasks no error \
+is known), or between two models that are no better than chance. Where the scores of a cell differ in this, each has \
+its own; "-" is one that is printed as equal. Variants of the Universal Transformer are not compared.\
 """
 
 
@@ -159,46 +160,49 @@ def _grid(grid: Grid, results: Sequence[Result], *, rows: Iterable[str], notes: 
 
 
 def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
-    """Whether each pair of models that the paper compares has the order that it prints, in the first score."""
+    """Whether each pair of models that the paper compares has the order that it prints, by each score of a cell."""
     models = [model for model in grid.models if model in grid.printed and model in COMPARED]
     rows = []
     for better, worse in combinations(sorted(models, key=COMPARED.index), 2):
         cells = []
         for place, column in enumerate(grid.columns.values()):
-            printed = [_first(grid.printed[model][place]) for model in (better, worse)]
+            printed = [_figures(grid.printed[model][place]) for model in (better, worse)]
             runs = [_seeds_of(model, results, column=column) for model in (better, worse)]
-            cells.append(_comparison(printed, runs, column=column))
+            pairs = zip(column.metrics, *printed, strict=False)  # no pair where one of the models has no figures
+            told = [_comparison(figures, runs, metric=metric, column=column) for metric, *figures in pairs]
+            same = NOT_MEASURED if NOT_MEASURED in told else "".join(told[:1]) or "-"
+            cells.append(same if NOT_MEASURED in told or len(set(told)) < 2 else " / ".join(told))
         rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
     if {cell for row in rows for cell in row[1:]} <= {"-", NOT_MEASURED}:
         return []
-    heading = f"## {grid.title}: order of two models, by the first score"
-    return [heading, "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
+    return [f"## {grid.title}: order of two models", "", _ORDER, "", *_markdown(["pair", *grid.columns], rows)]
 
 
-def _comparison(printed: Sequence[float | None], runs: Sequence[Seeds], *, column: Column) -> str:
+def _comparison(printed: Sequence[float], runs: Sequence[Seeds], *, metric: str, column: Column) -> str:
     """Compare the order of two models in our runs with that of their printed scores."""
     first, second = printed
-    if first is None or second is None or first == second:
+    if first == second:
         return "-"
     if not all(runs):
         return NOT_MEASURED
-    ours = [fmean(_first_scores(seeds, column=column)) for seeds in runs]
-    error = math.sqrt(sum(_squared_error(seeds, column=column) for seeds in runs))
-    if max(ours) <= column.chance or abs(ours[0] - ours[1]) <= 2 * error:
+    ours = [fmean(_scores_of(seeds, metric, column=column)) for seeds in runs]
+    error = math.sqrt(sum(_squared_error(seeds, metric, column=column) for seeds in runs))
+    is_chance = metric == column.metrics[0] and max(ours) <= column.chance
+    if is_chance or abs(ours[0] - ours[1]) <= 2 * error:
         return "no difference"
     return "as printed" if (first > second) == (ours[0] > ours[1]) else "not as printed"
 
 
-def _squared_error(seeds: Seeds, *, column: Column) -> float:
-    """The squared standard error of the first score: ``s² / n`` over n seeds.
+def _squared_error(seeds: Seeds, metric: str, *, column: Column) -> float:
+    """The squared standard error of a score: ``s² / n`` over n seeds.
 
     Of one seed ``Σ_g w_g² p_g (m - p_g) / n_g``, with the share w_g of group g in the mean and its n_g examples: the
     most that means p_g of numbers from 0 to m can have; 0 of other scores.
     """
-    scores = _first_scores(seeds, column=column)
+    scores = _scores_of(seeds, metric, column=column)
     if len(scores) > 1:
         return variance(scores) / len(scores)
-    metric, (groups,) = column.metrics[0], seeds
+    (groups,) = seeds
     if metric not in LARGEST:
         return 0.0
     weights = [1.0 if column.num_tasks else _weight(group) for group in groups]
@@ -210,7 +214,7 @@ def _squared_error(seeds: Seeds, *, column: Column) -> float:
 
 
 def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
-    """Return the rows, as COLUMN/MODEL, with a first score that is worse than the printed one.
+    """Return the rows, as COLUMN/MODEL, with a score that is worse than the printed one.
 
     A variant of the Universal Transformer that the paper does not print is compared with the paper's Universal
     Transformer.
@@ -220,17 +224,16 @@ def below_print(table: ResultTable, results: Sequence[Result]) -> list[str]:
         for model in grid.models:
             cells = grid.printed.get(model) or (grid.printed.get("ut", ()) if model.startswith("ut-") else ())
             for column, cell in zip(grid.columns.values(), cells, strict=False):  # without cells nothing is compared
-                printed, seeds = _first(cell), _seeds_of(model, results, column=column)
-                if printed is None or not seeds:
-                    continue
-                ours = fmean(_first_scores(seeds, column=column))
-                if ours < printed if METRICS[column.metrics[0]].best == "high" else ours > printed:
-                    found[f"{column.run}/{model}"] = None
+                seeds = _seeds_of(model, results, column=column)
+                for metric, printed in zip(column.metrics if seeds else (), _figures(cell), strict=False):
+                    ours = fmean(_scores_of(seeds, metric, column=column))
+                    if ours < printed if METRICS[metric].best == "high" else ours > printed:
+                        found[f"{column.run}/{model}"] = None
     return [*found]
 
 
-def _first(cell: Cell) -> float | None:
-    return float(cell[0]) if isinstance(cell, tuple) else None
+def _figures(cell: Cell) -> tuple[float, ...]:
+    return cell if isinstance(cell, tuple) else ()
 
 
 def _seeds_of(model: str, results: Sequence[Result], *, column: Column) -> Seeds:
@@ -243,8 +246,8 @@ def _seeds_of(model: str, results: Sequence[Result], *, column: Column) -> Seeds
     return _over_seeds(best, own, column=column)
 
 
-def _first_scores(seeds: Seeds, *, column: Column) -> list[float]:
-    return [_mean(found, column.metrics[0], column=column) for found in seeds]
+def _scores_of(seeds: Seeds, metric: str, *, column: Column) -> list[float]:
+    return [_mean(found, metric, column=column) for found in seeds]
 
 
 def _belongs(row: str, *, key: str) -> bool:

@@ -1,5 +1,6 @@
 """The warnings of collapsed halting, against the recorded runs: the page is the one that its script computes."""
 
+import re
 import runpy
 from functools import cache
 from pathlib import Path
@@ -30,10 +31,25 @@ def test_the_documents_say_of_how_many_warned_sides_the_model_is_worse(script):
     twins, worse = (cell.strip() for cell in in_use.split("|")[-3:-1])
     for name, told in (
         ("docs/depth.md", f"of {twins} sides with a warning {{}} at a fixed depth, {worse} belong"),
+        ("notebook/depth_rules.md", f"of {twins} sides with a warning {{}} at a fixed depth, {worse} belong"),
         ("notebook/paper_tables.md", f"Of {twins} warned sides {{}} at a fixed depth, {worse} belong"),
     ):
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
         assert told.format("whose recipe was run as long") in text
+
+
+def test_the_notebook_has_the_counts_of_the_page(script):
+    page = script["page"]()
+    text = " ".join((ROOT / "notebook" / "depth_rules.md").read_text(encoding="utf-8").split())
+    sides, warned = (
+        re.search(found, page)[1] for found in (r"\n(\d+) sides of", r"\n\| 1\.05 \|.*?\| 0\.2 \| (\d+) \|")
+    )
+    assert f"compared with {sides} sides" in text
+    assert f": {warned} warnings. None of them is false" in text
+    rightly, late = map(int, re.search(r"\| warned in training \| (\d+) \| (\d+) \|", page).groups())
+    unseen = int(re.search(r"not warned in training \| (\d+) \|", page)[1])
+    assert f"of {rightly + unseen} runs that are warned about at the end, {unseen} were not warned about" in text
+    assert f"and {late} warnings in training do not hold at the end" in text
 
 
 def test_each_side_that_halts_is_listed_with_its_recorded_steps(script):

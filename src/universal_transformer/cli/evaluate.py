@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from universal_transformer.cli.clone import from_clone, in_clone
 from universal_transformer.cli.output import check_writable, is_first, note, say, show_result
 from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import Answering, File, GivenArguments, Name, Reporting, Scoring
@@ -83,6 +84,8 @@ class Evaluate(Scoring, Answering, Reporting):
 
         statistics = metric_of(task).statistics
         if self.metric:
+            if in_clone("paper"):
+                from_clone("paper.fixed_length", command="evaluate")  # the metric of its tables
             task = dataclasses.replace(task, metric=self.metric)
         answers: Answers | None = {} if self.predictions else None
         with sharing_positions(run):

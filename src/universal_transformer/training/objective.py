@@ -1,4 +1,4 @@
-"""The training objective: label-smoothed cross-entropy plus ponder cost (paper, section 2; Graves 2016).
+"""The training objective: label-smoothed cross-entropy plus ponder cost (Graves 2016).
 
 Some losses read what a model predicts after every step, not its output alone. CE_t is the cross-entropy of the head on
 the state ``H^t`` (``Kept(states=True)``). A row is a target: a token, or the class of a sequence.
