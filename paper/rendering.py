@@ -77,6 +77,8 @@ def render(table: ResultTable, results: Sequence[Result]) -> str:
     if any(one.curve for one in results) or table.figure is not None:
         lines += ["## Curves", "", f"![Curves of the runs]({table.name}.svg)", ""]
         lines += [_CURVES, ""] if table.figure is None else []
+    elif results:
+        lines += ["## Curves", "", "No run of this table kept a curve: they are older than the keeping of curves.", ""]
     tried = BELOW_PRINT.get(table.name, {})
     if below := {name: tried[name] for row in below_print(table, results) for name in tried if _belongs(row, key=name)}:
         lines += ["## Below print, and what was tried", "", *(f"- {row}: {text}" for row, text in below.items()), ""]
