@@ -34,7 +34,8 @@ TITLES: dict[str, str] = {
     "ut-post-norm": "UT, post-norm with DeepNorm",
     "ut-convolution": "UT, transition of separable convolutions",
     "ut-convolution-restart": "UT, transition of separable convolutions, each number counted from its beginning",
-    "ut-convolution-continued": "UT, separable convolutions, each number counted from its beginning, further updates",
+    "ut-convolution-continued": "UT, separable convolutions, each number counted from its beginning, further updates "
+    "with 9 steps",
     "ut-printed": "UT, dynamic halting, the equations of version 1 (projections without a bias)",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
