@@ -27,6 +27,7 @@ def scored(tmp_path, monkeypatch):
     [
         ("demo", "classes", {"error": lambda own: own["error"], "accuracy": lambda own: 1 - own["error"] / 100}),
         ("addition", "bleu", {"exact_match": lambda own: own["sequence_accuracy"]}),
+        ("addition", "fixed_length", {"sequence_accuracy": lambda own: own["sequence_accuracy"]}),  # of the tables
         pytest.param(
             "sudoku",
             "tags",
