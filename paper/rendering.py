@@ -172,8 +172,7 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
             runs = [_seeds_of(model, results, column=column) for model in (better, worse)]
             pairs = zip(column.metrics, *printed, strict=False)  # no pair where one of the models has no figures
             told = [_comparison(figures, runs, metric=metric, column=column) for metric, *figures in pairs]
-            same = NOT_MEASURED if NOT_MEASURED in told else "".join(told[:1]) or "-"
-            cells.append(same if NOT_MEASURED in told or len(set(told)) < 2 else " / ".join(told))
+            cells.append(" / ".join(told if len({*told}) > 1 else told[:1]) or "-")
         rows.append([f"{grid.models[better]}; {grid.models[worse]}", *cells])
     if {cell for row in rows for cell in row[1:]} <= {"-", NOT_MEASURED}:
         return []
@@ -183,10 +182,10 @@ def _order(grid: Grid, results: Sequence[Result]) -> list[str]:
 def _comparison(printed: Sequence[float], runs: Sequence[Seeds], *, metric: str, column: Column) -> str:
     """Compare the order of two models in our runs with that of their printed scores."""
     first, second = printed
-    if first == second:
-        return "-"
     if not all(runs):
         return NOT_MEASURED
+    if first == second:
+        return "-"
     ours = [fmean(_scores_of(seeds, metric, column=column)) for seeds in runs]
     error = math.sqrt(sum(_squared_error(seeds, metric, column=column) for seeds in runs))
     is_chance = metric == column.metrics[0] and max(ours) <= column.chance
