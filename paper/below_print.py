@@ -82,7 +82,8 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "validation has 4 of 100 wrong.",
     },
     "table5": {
-        **{f"{row}/{model}": _FEW.format(600) for row in ("copy", "double", "reverse") for model in _VARIANTS},
+        **{f"{row}/{model}": _FEW.format(600) for row in ("copy", "reverse") for model in _VARIANTS},
+        **{f"double/{model}": _FEW.format(600) for model in _VARIANTS if model != "ut-halting"},
         "reverse/ut": "A constant rate with a running mean of the weights: 0.775 of the characters after 5,111, "
         "0.990 after 11,958, 0.999 after 20,005 and 0.9999 after 27,000 updates.",
     },
