@@ -92,8 +92,9 @@ def reproduce(
 def _record(result: Result, run: PlannedRun, runner: Runner, *, file: ResultsFile) -> None:
     if not file.append(result):
         runner.say(f"{run.name}: another process has recorded it already")
+    scores = summarise(result, headline=runner.table.headline)
     runner.say(
-        f"{run.name}: {summarise(result, headline=runner.table.headline)} (validation {validation_score(result)}), "
+        f"{run.name}: {scores} ({runner.table.headline or 'mean over groups'}; validation {validation_score(result)}), "
         f"{result.mean_steps:.2f} steps a position, {result.updates:,} updates in {result.seconds / 60:.1f} minutes"
     )
     write_table(runner.table, file)

@@ -93,6 +93,7 @@ def test_a_run_that_was_trained_but_not_recorded_is_recorded_without_training(pl
     assert measure("--tasks", "1") == 0
     shown = capsys.readouterr().out
     assert "its last line is half-written: that run counts as not done" in shown
+    assert f"% (mean over groups; validation error {first['validation']['error']:.2f} %), " in shown
     (again,) = lines(place)
     assert {**again, "finished": ""} == {**first, "finished": ""}
 
