@@ -92,6 +92,7 @@ def test_any_number_of_processes_has_the_same_losses(runs, size, name):
         together = lines(runs / str(size) / name, event=event)
         for one, other in zip(alone, together, strict=True):
             assert [other[key] for key in kept] == pytest.approx([one[key] for key in kept], rel=TOLERANCE, abs=1e-9)
+    assert [lines(runs / str(count) / name, event="start")[0]["processes"] for count in (1, size)] == [1, size]
 
 
 @pytest.mark.parametrize("name", ["act", "shards"])

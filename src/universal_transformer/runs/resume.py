@@ -58,13 +58,14 @@ class RunOrigin:
     files: Mapping[str, FileEntry]
     """The files they were read from, by field."""
     surroundings: Mapping[str, str | int]
-    """Threads, version of torch and device: with others, the last bits of a loss may differ."""
+    """Threads, processes, version of torch and device: with others, the last bits of a loss may differ."""
 
     @classmethod
-    def now(cls, config: RunConfig, task: Task, device: torch.device) -> RunOrigin:
+    def now(cls, config: RunConfig, task: Task, device: torch.device, *, processes: int = 1) -> RunOrigin:
         files = {name: entry_of_file(path) for name, path in file_fields(config.data).items() if path.is_file()}
         surroundings: dict[str, str | int] = {
             "threads": torch.get_num_threads(),
+            "processes": processes,
             "torch": torch.__version__,
             "device": device.type,
         }

@@ -108,7 +108,7 @@ def train(
         if metric is None and config.training.select_by == "metric":
             same = "the error chooses the same weights as the metric of this task"
             shown.note(f"note: training.select_by and training.select_examples: without effect: {same}")
-        origin = RunOrigin.now(config, task, device)
+        origin = RunOrigin.now(config, task, device, processes=processes.size)
         with processes.one_after_the_other():  # the first one may rename damaged checkpoints
             saved = load(folder, origin, accepted=accept_changes) if resume else None
             if resume and saved is None:
