@@ -282,3 +282,18 @@ def test_the_tables_of_the_us_patent_have_the_figures_of_the_paper(model):
 @pytest.mark.parametrize("row", [row for rows in US_TABLES.values() for row in rows])
 def test_the_us_patent_prints_these_rows(row):
     assert source("us10740433b2.txt").count(row) == 1
+
+
+@pytest.mark.claim("US tables")
+def test_the_us_patent_prints_earlier_work():
+    patent = source("us10740433b2.txt")
+    errors = patent.partition("TABLE 1 Previous Best Results")[2].partition("Universal Transformer Results")[0]
+    models = ("qrnet", "sparse-dnc", "ga-mage", "memn2n", "transformer")
+    earlier = [cell for model in models for cell in printed.TABLE1[model] if cell]
+    # the text of the scan mixes rows and columns, so that only the cells that there are can be compared
+    found = re.findall(r"[\d.]+ \( \d+/20 \)", errors)
+    assert sorted(found) == sorted(f"{error} ( {failed}/20 )" for error, failed in earlier)
+    models = ("stack-rnn", "lstm", "attention")
+    stack, lstm, attention = ([f"{accuracy:.3f}" for (accuracy,) in printed.TABLE2[model]] for model in models)
+    mixed = [cell for pair in zip(lstm, attention, strict=True) for cell in pair]
+    assert patent.count(" ".join([*stack, *mixed])) == 1
