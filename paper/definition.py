@@ -35,7 +35,7 @@ TITLES: dict[str, str] = {
     "ut-convolution": "UT, transition of separable convolutions",
     "ut-convolution-restart": "UT, transition of separable convolutions, each number counted from its beginning",
     "ut-convolution-continued": "UT, separable convolutions, each number counted from its beginning, further updates "
-    "with 9 steps",
+    "with 9 steps and twice the width",
     "ut-printed": "UT, dynamic halting, the equations of version 1 (projections without a bias)",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",

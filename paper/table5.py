@@ -104,8 +104,9 @@ TABLE6 = _table(
         "Programs are expressions, the form of the six tasks; the paper does not show its own. The target is the value "
         "modulo 10^(l + 1) for literals of l digits.",
         "The paper has no curriculum.",
-        "A model with further updates has Muon in them, and 9 steps instead of 6 in the last 60,000, of which two "
-        "processes made the last 35,000.",
+        "A model with further updates has Muon in them, and 9 steps instead of 6 in the last 73,500, of which two "
+        "processes made the last 48,500. The last 13,500 have width 128 instead of 64, twice the tokens in a batch "
+        "and bfloat16.",
         "Runs of 600 to 1,500 updates have no curriculum, and twice the width.",
         "Control with convolutions has three loops for each conditional in training, all of one round until programs "
         "of all lengths are let in, and then one round more each time that the loss is low.",
