@@ -1,6 +1,6 @@
 """Write a model of twice the width, heads and filters that computes nearly what a trained one computes.
 
-    python experiments/wider.py RUN NEW [NOISE]
+    python experiments/wider.py RUN NEW [--noise NOISE]
     ut train RECIPE --from NEW --model.width 128 ...
 
 After Net2Net (Chen et al. 2016, arXiv:1511.05641). The frequencies ``10000^(-2j/d)`` of interleaved sinusoids are every
@@ -12,18 +12,18 @@ second copies, where R are random numbers of the deviation of W and ``a`` is NOI
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import read_json, write_json
 from universal_transformer.manifest import MODEL
 from universal_transformer.models.model import Model
@@ -96,11 +96,17 @@ RULES: dict[str, Callable[[Widening, Tensor, Tensor], None]] = {
 """Names of tensors -> their rule: the first that fits."""
 
 
-def wider(old: Model, *, noise: float, seed: int = 0) -> Model:
-    """Return the model of twice the size. UserError for a tensor of `old` that has no rule."""
-    sizes = old.config.sizes
+def wider(old: Model, *, noise: float) -> Model:
+    """Return the model of twice the size. UserError for choices of `old`, or a tensor of it, that have no rule."""
+    config, sizes = old.config, old.config.sizes
+    refuse(
+        (config.step.norm != "pre", f"norm {config.step.norm!r}: only models that normalise first can be widened"),
+        (config.coordinates.layout != "interleaved", "sinusoids of the layout 'split' have other frequencies in 2d"),
+        (not config.inputs.scale_embeddings, "embeddings that are not multiplied by sqrt(width) have no rule"),
+        (not config.outputs.tie_output, "logits with a table of their own have no rule"),
+    )
     doubled = {field.name: 2 * getattr(sizes, field.name) for field in dataclasses.fields(sizes)}
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     new = build(dataclasses.replace(old.config, sizes=dataclasses.replace(sizes, **doubled)))
     widening, theirs = Widening(sizes.width, noise=noise), old.tensors()
     with torch.no_grad():
@@ -122,4 +128,11 @@ def main(run: Path, folder: Path, noise: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(float, sys.argv[3:] or ["0.1"]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("folder", type=Path, metavar="new")
+    parser.add_argument("--noise", type=float, default=0.1)
+    try:
+        main(**vars(parser.parse_args()))
+    except (UserError, FileExistsError) as error:
+        parser.error(str(error))

@@ -58,6 +58,20 @@ def test_a_tensor_without_a_rule_is_named():
         wider.wider(small(norm="pre", transition="feed_forward", width=16, tie_output=True).float(), noise=0.0)
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ({"norm": "post"}, "only models that normalise first"),
+        ({"coordinate_layout": "split"}, "the layout 'split'"),
+        ({"scale_embeddings": False}, "not multiplied by sqrt"),
+        ({"tie_output": False}, "a table of their own"),
+    ],
+)
+def test_a_choice_without_a_rule_is_refused(field, text):
+    with pytest.raises(UserError, match=text):
+        wider.wider(small(**FIELDS | field), noise=0.0)
+
+
 def test_the_folder_is_one_that_training_starts_from(tmp_path):
     (run := tmp_path / "run").mkdir()
     small(**FIELDS).float().save_pretrained(run / "model")
