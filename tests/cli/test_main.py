@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from universal_transformer import __version__
-from universal_transformer.cli import COMMANDS, main
+from universal_transformer.cli import COMMANDS, SHARED, main
 from universal_transformer.cli.output import say
 from universal_transformer.cli.parser import Place, options_of
 from universal_transformer.errors import UserError
@@ -47,6 +47,15 @@ def test_without_arguments_help_is_shown_and_nothing_was_done(capsys):
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"ut {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_of_several_processes_only_what_they_share_is_begun(command, monkeypatch, capsys):
+    """Otherwise each of them would answer the same."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, printed = main([command, "--help"]), capsys.readouterr()
+    assert code == (0 if command in SHARED else 2)
+    assert (f"ut {command} runs in one process" in printed.err) == (code == 2)
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

@@ -37,6 +37,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (".demo:Demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
 """Command -> (module:class, a dataclass of options with a call; summary). Modules of this package begin with a dot."""
+SHARED = ("train", "evaluate")
+"""Commands whose work the processes of torchrun share."""
 
 _NO_MEMORY = (
     "allocate memory",
@@ -106,6 +108,8 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         kind = "option" if name.startswith("-") else "command"
         raise UserError(f"no {kind} {name!r}{suggestion(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
+    if name not in SHARED and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(f"ut {name} runs in one process: start it without torchrun (for {' and '.join(SHARED)})")
     keep_freed_memory()
     keep_few_kernels()
     from universal_transformer.cli.parser import parse
