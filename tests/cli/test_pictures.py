@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from small_pictures import write_captions, write_digits, write_picture
-from universal_transformer import load
+from small_server import serving
+from universal_transformer import DecodingOptions, load
 from universal_transformer.cli import main
 from universal_transformer.registry import load_pretrained
 
@@ -37,6 +38,18 @@ def trained(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def test_pictures_are_sampled_by_python_and_a_server_as_by_the_command(trained, capsys):
+    assert main(["predict", str(trained / "drawing"), "--text", "a seven", "--format", "jsonl"]) == 0
+    score = json.loads(capsys.readouterr().out)["score"]
+    pipeline = load(trained / "drawing")
+    assert pipeline("a seven").score == pytest.approx(score)
+    assert pipeline("a seven", options=DecodingOptions()).score != pytest.approx(score)  # the likeliest pixels
+    with serving(pipeline) as server:
+        assert server.predict("a seven").json["predictions"][0]["score"] == pytest.approx(score)
+        other, again = (server.predict("a seven", seed=seed).json["predictions"][0]["score"] for seed in (1, 0))
+    assert again == pytest.approx(score) != pytest.approx(other)
 
 
 @pytest.mark.claim("JP 12", "JP 13")

@@ -11,13 +11,14 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.cli import serve as serve_command
-from universal_transformer.decoding import DecodingOptions
+from universal_transformer.decoding import Beams, DecodingOptions
 from universal_transformer.evaluation.pipeline import load
 from universal_transformer.models.call import GREEDY, Sampling
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 from small_server import alone, digits, serving, text_after, writer
+from universal_transformer.serve.app import Inputs
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +244,21 @@ def test_the_depth_of_the_server_holds_and_a_calibrated_one_is_for_greedy_answer
         steps = [answer.json["predictions"][0]["tokens"][-1]["steps"] for answer in (deep, shallow)]
         assert steps[0] > steps[1] == 2
         assert server.predict("the red", temperature=1.0, max_steps=2).status == 200
+
+
+def test_a_client_may_sample_with_one_beam_and_search_with_the_penalty_of_the_server():
+    served = DecodingOptions(beams=Beams(3, length_penalty=2.0))
+    pipeline = dataclasses.replace(writer(), options=served)
+    with serving(pipeline) as server:
+        refused = server.predict("the red", temperature=1.0, seed=1)
+        assert refused.status == 400
+        assert "choose beams or sampling" in refused.message
+        sampled = server.predict("the red", temperature=1.0, seed=1, beams=1, max_new_tokens=3).json
+    options = DecodingOptions(sampling=Sampling(temperature=1.0, seed=1), max_new_tokens=3)
+    assert sampled["predictions"][0]["text"] == writer()("the red", options=options).text
+    asked = Inputs(inputs=("a",), beams=4)
+    chosen = asked.of(served, pipeline.model.config, most=None, calibrated=False, beams=asked.beams)
+    assert chosen.beams == Beams(4, length_penalty=2.0)
 
 
 def test_a_model_whose_rows_cannot_part_predicts_alone():

@@ -99,7 +99,7 @@ def test_the_loss_is_the_cross_entropy_of_each_label(model, smoothing):
             nats -= wanted * math.log(probability) + (1 - wanted) * math.log(1 - probability)
             right += (logit > 0) == (given == PRESENT)
     assert loss.total.item() == pytest.approx(nats / 15, rel=1e-5)
-    assert (int(loss.num_targets), int(loss.num_correct)) == (15, right)
+    assert (int(loss.num_targets), int(loss.right.sum())) == (15, right)
     steps = objective(model, batch, label_smoothing=smoothing, ponder_weight=0.0, step_loss="mean")
     assert float(steps.cross_entropy) == pytest.approx(nats / 15, rel=1e-5)
     assert steps.total.item() != loss.total.item()

@@ -34,9 +34,9 @@ def test_the_loss_is_the_sum_of_the_equation():
             last = frame // STRIDE == (length - 1) // STRIDE
             expected -= STOP_WEIGHT * math.log(probability) if last else math.log(1 - probability)
             right += (probability > 0.5) == last
-    total, num_correct = frame_loss(output, target)
+    total, rightly = frame_loss(output, target)
     assert float(total) == pytest.approx(expected, rel=1e-5)
-    assert int(num_correct) == right
+    assert int(rightly.sum()) == right
 
 
 def model_of(**fields):

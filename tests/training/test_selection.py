@@ -120,3 +120,18 @@ def test_a_run_that_ends_before_its_halting_is_trained_averages_nothing(tmp_path
     config = tiny.run_config(max_updates=5, validate_every=5, average_checkpoints=3)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert added == []
+
+
+def test_the_last_running_mean_is_averaged_as_a_copy_in_memory(tmp_path, monkeypatch):
+    """Validated weights are copies in memory: with the mean itself, on a GPU, they could not be averaged."""
+    added, add = [], WeightSelection.add
+
+    def watched(selection, weights):
+        shared = {tensor.data_ptr() for tensor in selection.running.values()}
+        added.append(shared & {tensor.data_ptr() for tensor in weights.values()})
+        add(selection, weights)
+
+    monkeypatch.setattr(WeightSelection, "add", watched)
+    config = tiny.run_config(max_updates=5, validate_every=3, ema_decay=0.9, average_checkpoints=2)
+    train(config, tmp_path, task=tiny.task(), quiet=True)
+    assert added == [set(), set()]

@@ -1,19 +1,25 @@
+import random
 from contextlib import nullcontext
 
 import pytest
 import torch
 
 from universal_transformer.data.batch import collate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.registry import build
+from universal_transformer.tasks import TextData
 from universal_transformer.training.objective import objective
-from universal_transformer.training.validation import Interrupted, Validation, ValidationScore
+from universal_transformer.training.validation import BaselineComparison, Interrupted, Validation, ValidationScore
 from universal_transformer.typed import replaced
 
 from . import tiny
 
 
-def validation(rows, *, batch_tokens):
-    return Validation(rows, batch_tokens=batch_tokens, device=torch.device("cpu"), precision=lambda: nullcontext())
+def validation(rows, *, batch_tokens, unknown_id=None):
+    device = torch.device("cpu")
+    return Validation(
+        rows, batch_tokens=batch_tokens, device=device, precision=lambda: nullcontext(), unknown_id=unknown_id
+    )
 
 
 @pytest.mark.parametrize("halting", [False, True])
@@ -74,3 +80,23 @@ def test_classes_are_ranked_by_error_and_tokens_by_cross_entropy():
     few_errors, small_loss = ValidationScore(0.9, 0.1, 1.0), ValidationScore(0.5, 0.2, 1.0)
     assert few_errors.rank(classes=True) < small_loss.rank(classes=True)
     assert small_loss.rank(classes=False) < few_errors.rank(classes=False)
+
+
+def test_an_unknown_token_is_never_right_as_in_an_evaluation(tmp_path):
+    words = random.Random(0)
+    lines = (" ".join(f"w{words.randrange(300)}" if word % 3 else "the" for word in range(9)) for _ in range(100))
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    task = TextData(train=str(path), tokenizer="whitespace", vocabulary_size=12, block_length=16).load()
+    model = build(task.configure(tiny.model_config(architecture="language_model")))
+    unknown = task.codec.target.unknown_id
+    scored = validation(task.validation, batch_tokens=100, unknown_id=unknown)
+    for preferred, some in ((" the", True), ("<unknown>", False)):
+        torch.nn.init.zeros_(model.target.bias).data[task.codec.target.tokens.index(preferred)] = 100.0
+        error = scored.score(model, stopped=lambda: False).error
+        accuracy = evaluate(model, task, Selection("validation")).totals[0].metrics["accuracy"]
+        assert error == pytest.approx(1 - accuracy)
+        assert (accuracy > 0) == some
+    baseline = BaselineComparison(task, model, metric=None)
+    assert baseline.baseline.most_frequent == unknown
+    assert baseline.score.error == 1.0

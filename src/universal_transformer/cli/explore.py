@@ -72,8 +72,7 @@ class Explore(OnData, OfRun):
                 obstacle += f" Its data: {read_card(run.folder).data}."
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
-        options, found = calibrated(
-            run.folder, DecodingOptions(), model=run.folder / MODEL, unlike=written_freely(run.model.config)
-        )
+        plain, unlike = DecodingOptions(sampling=run.codec.sampling), written_freely(run.model.config)
+        options, found = calibrated(run.folder, plain, model=run.folder / MODEL, unlike=unlike)
         engine = Engine(Pipeline(run.model, run.codec, options, found), LIMITS)
         return Explored(run.folder.resolve().name, engine, task, obstacle, brought_inputs(run.folder))

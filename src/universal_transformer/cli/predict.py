@@ -78,10 +78,10 @@ class Predict(Answering, InBatches, OfRun):
         """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
         stdin, sampled = not self.text and self.files in ((), ("-",)), bool(self.temperature)
         closed = "standard input is closed; give lines to predict from on standard input, or name a file"
-        temperature = "give --temperature too (1: the model's own distribution)"
+        give = "give --temperature too (1: the model's own distribution)"
         refuse(
             (self.beams > 1 and sampled, "--beams and --temperature: search or sample, not both"),
-            (not sampled and (self.top_k or self.top_p < 1), f"--top-k and --top-p are for sampling: {temperature}"),
+            (not sampled and (self.top_k or self.top_p < 1), f"--top-k and --top-p are for sampling: {give}"),
             (self.choices and self.format != "jsonl", "--choices is for --format jsonl: give it too"),
             (self.text and self.files, "--text and a file: name one of them"),
             (stdin and sys.stdin is None, closed),
@@ -94,9 +94,10 @@ class Predict(Answering, InBatches, OfRun):
         inference = replace(self.decoding(sampling), lines=self.lines)
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
         unused = self.seed is not None and not (sampled or run.codec.target.draws)
-        refuse((unused, f"--seed is for sampling: {temperature}"))
-        if self.temperature is None and self.beams == 1 and run.codec.target.draws:
-            inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
+        refuse((unused, f"--seed is for sampling: {give}"))
+        if self.temperature is None and self.beams == 1:
+            temperature = run.codec.sampling.temperature
+            inference = replace(inference, sampling=replace(inference.sampling, temperature=temperature))
         if self.calibration:
             unlike = written_freely(run.model.config)
             inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)

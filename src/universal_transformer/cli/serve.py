@@ -13,6 +13,7 @@ from universal_transformer.cli.parser import OptionForm
 from universal_transformer.cli.shared_options import Answering, Name, OfRun
 from universal_transformer.errors import UserError, optional
 from universal_transformer.manifest import MODEL
+from universal_transformer.models.call import GREEDY
 from universal_transformer.serve.limits import Limits
 from universal_transformer.typed import Range
 
@@ -46,7 +47,7 @@ class Serve(Answering, Limits, OfRun):
             raise UserError(
                 f"{self.run}: this model reads files ({', '.join(suffixes)}), which no request has; use ut predict"
             )
-        options, found = self.decoding(), ""
+        options, found = self.decoding(run.codec.sampling if self.beams == 1 else GREEDY), ""
         options.check(run.model)
         if self.calibration:
             unlike = written_freely(run.model.config)

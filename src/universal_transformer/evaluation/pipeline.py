@@ -125,9 +125,9 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from None
     model.codec = codec
-    if not calibration:
-        return Pipeline(model=model, codec=codec)
-    options, note = calibrated(find(run), DecodingOptions(), model=folder, unlike=written_freely(model.config))
+    options, note = DecodingOptions(sampling=codec.sampling), ""
+    if calibration:
+        options, note = calibrated(find(run), options, model=folder, unlike=written_freely(model.config))
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 

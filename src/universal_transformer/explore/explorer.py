@@ -88,7 +88,8 @@ class Explored:
         """The depth that is asked for, and at most so many new tokens; UserError where these do not fit the model."""
         own = self.engine.pipeline
         chosen = asked.exit is not None or asked.max_steps is not None or asked.halting_threshold is not None
-        base = DecodingOptions() if chosen or not asked.calibrated else own.options
+        plain = DecodingOptions(sampling=own.options.sampling)
+        base = plain if chosen or not asked.calibrated else own.options
         options = asked.of(base, own.model.config, most=most, calibrated=False)
         options.check(own.model)
         return options

@@ -11,7 +11,7 @@ import numpy as np
 
 from universal_transformer.data.example import NO_CLASS, Example, ids_of, spread
 from universal_transformer.data.tokenizer import until_end
-from universal_transformer.decoding import DecodingOptions, Sampling
+from universal_transformer.decoding import DecodingOptions
 from universal_transformer.decoding.options import DEFAULTS
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import MOST_WEIGHTS, predict
@@ -84,13 +84,10 @@ def examine(
     name: str = "",
     most_weights: int = MOST_WEIGHTS,
 ) -> Examined:
-    """Run `model`, called `name`, on a test example at the depth of `options`. UserError for a model without depth.
-
-    A picture is sampled at temperature 1: the likeliest pixels one after the other are no likely picture.
-    """
+    """Run `model`, called `name`, on a test example at the depth of `options`. UserError for a model without depth."""
     asked = given(example, codec)
     if codec.target.draws:
-        options = replace(options, sampling=Sampling(temperature=1.0))
+        options = replace(options, sampling=codec.sampling)
     if codec.target.continues:
         coordinates = model.config.coordinates
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION

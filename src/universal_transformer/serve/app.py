@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import json
 import time
 from collections import Counter, defaultdict
@@ -129,11 +128,10 @@ class Service:
         count = len(asked.inputs)
         refuse((not 1 <= count <= MOST_INPUTS, f"found {count}; expected 1 to {MOST_INPUTS}"), at="inputs")
         pipeline = self.engine.pipeline
-        calibrated, beams = is_calibrated(pipeline), asked.beams or 1
-        given, config = pipeline.options, pipeline.model.config
-        options = asked.of(given, config, most=asked.max_new_tokens, calibrated=calibrated, beams=beams)
-        if asked.beams is not None:
-            options = dataclasses.replace(options, beams=asked.beams)
+        calibrated, config = is_calibrated(pipeline), pipeline.model.config
+        options = asked.of(
+            pipeline.options, config, most=asked.max_new_tokens, calibrated=calibrated, beams=asked.beams
+        )
         options.check(pipeline.model)
         read = await run_in_threadpool(self._read, asked)
         examples = [each.example for each in read if each.example is not None]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding.continuous import ContinuousBatch, Request
-from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.errors import UserError, refuse, suggestion
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.models.call import GREEDY, Sampling
@@ -77,26 +77,36 @@ class Chosen:
     halting_threshold: Annotated[float, Range(0, 1, above=True)] | None = None
     exit: str | None = None
 
-    @property
-    def sampling(self) -> Sampling:
-        """Greedy unless a temperature, or what is for sampling alone, is given. Without a seed one is drawn."""
+    def sampling(self, given: Sampling) -> Sampling:
+        """As given unless a temperature, or what is for sampling alone, is chosen. Without a seed one is drawn."""
         cut = self.top_k is not None or self.top_p < 1.0
-        temperature = float(cut) if self.temperature is None else self.temperature
+        if self.temperature is None and not cut and (given == GREEDY or self.seed is None):
+            return given
+        temperature = (given.temperature or float(cut)) if self.temperature is None else self.temperature
         if temperature == 0.0:
             return GREEDY
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p, seed=seed)
 
     def of(
-        self, options: DecodingOptions, config: BaseConfig, *, most: int | None, calibrated: bool, beams: int = 1
+        self,
+        options: DecodingOptions,
+        config: BaseConfig,
+        *,
+        most: int | None,
+        calibrated: bool,
+        beams: int | None = None,
     ) -> DecodingOptions:
         """The options of a server with what is chosen here, and at most ``most`` new tokens.
 
         A chosen depth, or a beam search, does without a calibration: with the depth of training.
         """
-        sampling, steps = self.sampling, most_steps(config)
+        if beams is not None:
+            search = {"beams": Beams(beams, options.length_penalty), "sampling": GREEDY} if beams > 1 else {"beams": 1}
+            options = dataclasses.replace(options, **search)
+        sampling, steps = self.sampling(options.sampling), most_steps(config)
         refuse((self.max_steps is not None and self.max_steps > steps, f"at most {steps} here"), at="max_steps")
-        if calibrated and (beams > 1 or {self.max_steps, self.halting_threshold, self.exit} != {None}):
+        if calibrated and (options.num_beams > 1 or {self.max_steps, self.halting_threshold, self.exit} != {None}):
             options = dataclasses.replace(options, max_steps=None, halting_threshold=None, exit=None)
             calibrated = False
         greedy = "the depth of this server is calibrated for greedy answers; start it with --no-calibration"

@@ -54,8 +54,8 @@ class Loss:
     num_targets: Int[Tensor, ""]
     """Target tokens that are not padding; for a classifier, examples whose class is known; for a tagger, positions
     whose class is; frames."""
-    num_correct: Int[Tensor, ""]
-    """Targets that the largest logit names; frames of which it is rightly said whether their position is the last."""
+    right: Bool[Tensor, "*batch"]
+    """Which targets the largest logit names; of which frames it is rightly said whether their position is the last."""
     mean_steps: Scalar
     """N, mean over the real positions of encoder and decoder together."""
     steps: Mapping[Side, Scalar]
@@ -104,11 +104,11 @@ def objective(
     ignored = batch.ignored
     if isinstance(output, FrameOutput):
         real, step_logits = ~blank_frames(target), None
-        total, num_correct = frame_loss(output, target)
+        total, right = frame_loss(output, target)
     else:
         real, step_logits = target != ignored, output.step_logits
         logits, weights = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32)), batch.weights
-        losses, right = LOSSES.get(model.writes, (cross_entropies, of_largest))
+        losses, names = LOSSES.get(model.writes, (cross_entropies, of_largest))
         (total,) = losses(
             logits.unsqueeze(0),
             target,
@@ -117,7 +117,7 @@ def objective(
             reduction="sum" if weights is None else "none",
         )
         total = total if weights is None else (weights.flatten() * total).sum()
-        num_correct = (right(logits.detach(), target) & real).sum()
+        right = names(logits.detach(), target) & real
     count = real.sum().clamp(min=1) if counts is None else counts.targets
     both: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
     traces = {side: trace for side, trace in both.items() if trace is not None}
@@ -151,15 +151,15 @@ def objective(
         cross_entropy=cross_entropy.detach(),
         ponder=ponder.detach(),
         num_targets=real.sum(),
-        num_correct=num_correct,
+        right=right,
         mean_steps=mean_steps.detach(),
         steps=steps,
         traces=traces,
     )
 
 
-def frame_loss(output: FrameOutput, target: Written) -> tuple[Scalar, Int[Tensor, ""]]:
-    """The loss of written frames, a sum over real ones, and of how many it is right that they are the last or not.
+def frame_loss(output: FrameOutput, target: Written) -> tuple[Scalar, Bool[Tensor, "batch frame"]]:
+    """The loss of written frames, a sum over real ones, and of which it is right that they are the last or not.
 
     With ``Y`` the frames of the target, ``Ŷ`` those of the model, F features, the stop logit ``z`` of the position that
     wrote a frame, and ``e`` 1 for the frames of the last position and 0 for others:
@@ -177,7 +177,7 @@ def frame_loss(output: FrameOutput, target: Written) -> tuple[Scalar, Int[Tensor
     logits = output.stop.to(wide)[:, place]
     weight = torch.tensor(STOP_WEIGHT, dtype=wide, device=logits.device)
     stop = functional.binary_cross_entropy_with_logits(logits, last.to(wide), pos_weight=weight, reduction="none")
-    return ((spectral + stop) * real).sum(), (((logits > 0) == last) & real).sum()
+    return ((spectral + stop) * real).sum(), ((logits > 0) == last) & real
 
 
 def cross_entropies(

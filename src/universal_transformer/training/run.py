@@ -121,6 +121,7 @@ class TrainingRun:
             device=device,
             precision=self.precision,
             metric=TaskMetric.of(task, training),
+            unknown_id=task.codec.target.unknown_id,
             processes=self.divided,
         )
         self.selection = WeightSelection(training)
@@ -365,7 +366,7 @@ def choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     """
     state, mean = run.state, run.selection.tensors()["ema"]
     make_whole(run.call)
-    last = mean or selection.copy_weights(run.model)
+    last = {name: tensor.to("cpu", copy=True) for name, tensor in mean.items()} or selection.copy_weights(run.model)
     chosen = Candidate("last", None, last)
     if state.best is not None:
         chosen = Candidate("best", state.best, run.selection.best)

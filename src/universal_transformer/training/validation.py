@@ -32,7 +32,9 @@ class ValidationScore:
     cross_entropy: float
     """Mean over targets, in nats, without smoothing."""
     error: float
-    """Share of targets that the largest logit does not name."""
+    """Share of targets that the largest logit does not name, or that are the unknown token. Examples whose class
+    training does not have are left out, of which `evaluate` has each as an error.
+    """
     mean_steps: float
     """N, mean over the real positions of both sides; 0 for a model without depth."""
     steps: dict[Side, float] = field(default_factory=dict)
@@ -79,10 +81,11 @@ class Validation:
         device: torch.device,
         precision: Precision,
         metric: TaskMetric | None = None,
+        unknown_id: int | None = None,
         processes: Processes = ALONE,
     ) -> None:
         self._examples, self._device, self._precision, self.metric = examples, device, precision, metric
-        self._processes = processes
+        self._processes, self._unknown_id = processes, unknown_id
         self._batches = batches_by_size(sizes(examples), batch_tokens=batch_tokens) if examples else []
 
     def __bool__(self) -> bool:
@@ -150,13 +153,15 @@ class Validation:
         return collate([self._examples[index] for index in indices], indices=indices).to(self._device)
 
     def _batch_totals(self, model: Model, indices: list[int]) -> Tensor:
-        loss = objective(model, self._batch(indices), label_smoothing=0.0, ponder_weight=0.0)
+        batch = self._batch(indices)
+        loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0)
+        right = loss.right if self._unknown_id is None else loss.right & (batch.target != self._unknown_id)
         made, positions = [], []
         for side in SIDES:
             trace = loss.traces.get(side)
             made.append(0 if trace is None else trace.steps.sum())
             positions.append(0 if trace is None else trace.num_positions())
-        parts = (loss.cross_entropy * loss.num_targets, loss.num_correct, loss.num_targets, *made, *positions)
+        parts = (loss.cross_entropy * loss.num_targets, right.sum(), loss.num_targets, *made, *positions)
         return torch.stack([torch.as_tensor(part, device=self._device).double() for part in parts])
 
 
@@ -173,7 +178,8 @@ class BaselineComparison:
         self.metric, self.model, self.sample = metric_of(task), model, metric
         self.classes = not model.config.decodes
         self.baseline = self.metric.learn(task.train, model.config)
-        self.score = trivial_score(self.baseline, task.validation, metric=metric)
+        unknown = task.codec.target.unknown_id
+        self.score = trivial_score(self.baseline, task.validation, metric=metric, unknown_id=unknown)
 
     def figures(self) -> dict[str, float]:
         """Return the score of the baseline by the names of metrics; empty without validation examples."""
@@ -211,15 +217,21 @@ class BaselineComparison:
 
 
 def trivial_score(
-    baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None
+    baseline: TrivialBaseline,
+    examples: Sequence[Example],
+    *,
+    metric: TaskMetric | None,
+    unknown_id: int | None = None,
 ) -> ValidationScore | None:
-    """Return the score of the baseline on the targets of `examples`; None without targets."""
+    """Return the score of the baseline on the targets of `examples`, where the unknown token is never a right answer;
+    None without targets.
+    """
     targets = [tuple(index for index in target_classes(row) if index != NO_CLASS) for row in examples]
     if not (count := sum(map(len, targets))):
         return None
     return ValidationScore(
         cross_entropy=baseline.loss(targets),
-        error=sum(baseline.errors(row) for row in examples) / count,
+        error=1.0 if baseline.most_frequent == unknown_id else sum(map(baseline.errors, examples)) / count,
         mean_steps=0.0,
         metric=None if metric is None else metric.trivial(baseline),
     )
