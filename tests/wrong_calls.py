@@ -9,7 +9,6 @@ import torch
 
 import universal_transformer as ut
 from universal_transformer.baselines.baseline_config import LstmConfig
-from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.interop import tensor2tensor
 from universal_transformer.registry import build
 
@@ -156,7 +155,7 @@ CALLS = {
         "halting.side='encoder': a language_model has no encoder",
     ),
     "a number among texts": (
-        lambda: Pipeline(model=language, codec=None)(["a", 3]),
+        lambda: ut.load("reverse")(["a", 3]),
         "text 1: found 3; expected text",
     ),
     "no hyper-parameters": (lambda: tensor2tensor.load({}, None), "hyper-parameters: found None; expected an object"),

@@ -11,6 +11,7 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.cli import predict as predict_command
+from universal_transformer.cli.output import program
 
 SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "None"]
 SMALL += ["--max-updates", "20", "--batch-tokens", "256", "--validate-every", "10", "--training.seed", "1"]
@@ -64,6 +65,20 @@ def test_training_leaves_a_run_and_says_what_to_do_next(stories, capsys, tmp_pat
     assert "validation error" in shown
     for command in ("evaluate", "predict", "plot"):
         assert f"  ut {command} runs/{run.name}" in shown
+
+
+@pytest.mark.parametrize(
+    ("started", "named"),
+    [
+        ("/usr/bin/ut", "ut"),
+        ("/lib/universal_transformer/__main__.py", "ut"),
+        ("my members.py", "python 'my members.py'"),
+    ],
+)
+def test_later_commands_are_of_the_program_that_was_started(started, named, monkeypatch):
+    """A script may have registered members that a run needs."""
+    monkeypatch.setattr(sys, "argv", [started, "train"])
+    assert program() == named
 
 
 def test_a_finished_run_is_not_overwritten(stories, capsys):

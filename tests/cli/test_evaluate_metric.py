@@ -53,7 +53,7 @@ def test_the_same_answers_are_scored_by_the_metric_that_is_named(model, metric, 
 @pytest.mark.parametrize(
     ("model", "metric", "said"),
     [
-        ("demo", "luck", "metric: expected one of error, sequence, bleu"),
+        ("demo", "luck", "--metric luck: expected one of error, accuracy, classes"),
         ("demo", "bleu", 'is scored by bleu, which needs architecture "encoder_decoder"; this model has "classifier"'),
         ("addition", "frames", "is scored by frames; this model writes tokens"),
     ],

@@ -106,6 +106,11 @@ MISTAKES = {
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
     "nothing to sample": (["predict", "begun", "--top-k", "3"], "give --temperature too"),
     "nothing to choose from": (["predict", "begun", "--choices", "7"], "--choices is for --format jsonl"),
+    "more choices than beams": (
+        ["predict", "addition", "--choices", "3", "--beams", "2", "--format", "jsonl", "--text", "1+1"],
+        "--choices 3: an answer of this model has one for each beam; give --beams too",
+    ),
+    "data of a pretrained model": (["evaluate", "writer"], "Data of writer: 88 novels by 32 authors"),
     "nothing to seed": (["predict", "reverse", "--seed", "3", "--text", "12"], "--seed is for sampling: give --temp"),
     "record into a folder": (["evaluate", "begun", "--record", "folder"], "folder: this is a folder"),
     "record nowhere": (["evaluate", "begun", "--record", "none/a.json"], "there is no folder none"),
@@ -134,6 +139,10 @@ MISTAKES = {
     "data what": (["data", "chek"], "found 'chek' (did you mean check?)"),
     "data set": (["data", "check", "bab"], "did you mean babi"),
     "no data set": (["data", "fetch"], "name a data set"),
+    "neither data set nor recipe": (
+        ["data", "check", "pair", "--data.train", "none.tsv"],
+        "no data set or recipe 'pair' (did you mean pairs",
+    ),
     "too many": (["data", "list", "babi"], "takes no name"),
     "recipes of what": (["recipes", "stories"], "no table 'stories'"),
 }

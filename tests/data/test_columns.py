@@ -94,14 +94,19 @@ def test_rows_to_predict_may_lack_what_is_answered():
             {},
             r"--data\.separator names another separator, such as ';', or a line such as 'SOURCE",
         ),
-        ("a.tsv", "a\tb\n", {"columns": "source=1,target=3"}, r"a\.tsv:1: found the columns .*; no column 3"),
+        ("a.tsv", "a\tb\n", {"columns": "source=1,target=3"}, r"a\.tsv:1: found \['a', 'b'\]; no column 3"),
         (
             "a.tsv",
             "a\tb\n",
             {"columns": "source=0,target=1"},
-            r"a\.tsv:1: found the columns \['1', '2'\]; no column 0; --data\.columns chooses others$",
+            r"a\.tsv:1: found \['a', 'b'\]; no column 0; --data\.columns chooses others$",
         ),
-        ("a.csv", "x,y\na,b\n", {"columns": "source=x,target=3"}, r"columns \['x', 'y', '1', '2'\]; no column 3;"),
+        (
+            "a.csv",
+            "x,y\na,b\n",
+            {"columns": "source=x,target=3"},
+            r"the first line names the columns \['x', 'y'\]; no column 3;",
+        ),
         ("a.csv", "x,y\na,b\n", {"columns": "source=1,target=2", "group": "3"}, r"no column 3; --data\.group chooses"),
         (
             "a.jsonl",
@@ -135,6 +140,19 @@ def test_rows_to_predict_may_lack_what_is_answered():
         ("a.json", '[{"source": "a"}]\n', {}, r"a file of JSON lines ends in \.jsonl, and each line is one object$"),
         ("a.json", '[\n{"source": "a"}\n]\n', {}, r"of JSON lines ends in \.jsonl, and each line is one object$"),
         ("a.tsv", "[sic] a\n", {}, r"--data\.separator names another separator"),
+        (
+            "a.csv",
+            "q,q,target\na,b,c\n",
+            {"columns": "source=q,target=target"},
+            r"a\.csv:1: 2 columns have the name 'q'",
+        ),
+        ("a.tsv", "source\tsource\ttarget\na\tb\tc\n", {}, r"a\.tsv:1: 2 columns have the name 'source'; expected one"),
+        (
+            "a.csv",
+            "q;r\na;b\n",
+            {"columns": "source=q,target=r"},
+            r"a\.csv:1: found \['q;r'\]; no column q; --data\.separator",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_remedy(tmp_path, name, content, options, message):

@@ -119,7 +119,8 @@ def test_a_classifier_of_stories_takes_a_story_with_one_question(stories, saved)
     ("texts", "message"),
     [
         ("two\nlines", "has a line break"),
-        (("a\tb", "c"), "a tab in"),
+        (("a\tb",), "a tab in"),
+        (("a", "b"), "this model reads one text; several inputs are a list"),
         ((), r"text 0: found \(\)"),
     ],
 )

@@ -147,6 +147,22 @@ def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message
         Exportable(build(config_of(**SIZES, **fields)))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fields", [{"separator_id": 4}, {"architecture": "classifier", "num_classes": 9, "pooling": "pointer"}]
+)
+def test_torch_exports_what_onnx_cannot_compute(fields, tmp_path):
+    model = small(**fields).float()
+    with pytest.raises(UserError, match="--format torch"):
+        Exportable(model)
+    traced = Exportable(model, onnx=False)
+    forward = save_torch(export_program(traced), tmp_path / "model.pt2")
+    for ids in batches(traced):
+        found = compare(forward, model, [ids])
+        assert found.difference < 1e-5
+        assert found.equal == found.positions
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "fields",

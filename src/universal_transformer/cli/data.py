@@ -32,22 +32,29 @@ class Data(OnData):
         """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
         if self.action == "check" and self.name != "" and _is_recipe(self.name, self.fields):
             return _check_recipe(self.name, self.fields)
+        self._check_name()
         refuse_rest(self.fields, list(options_of(Data)), prog="ut data")
         if self.action == "list":
             if self.name:
                 raise UserError(f"unexpected {self.name!r}: ut data list takes no name")
             return _list()
-        from universal_transformer.data.sources import DATASETS
-
-        if self.action == "check" and not self.name:
+        if not self.name:
             return _check_all()
-        known = ", ".join(DATASETS)
-        near = suggestion(self.name, DATASETS)
-        refuse(
-            (not self.name, f"name a data set: ut data {self.action} NAME; known are {known}"),
-            (self.name not in DATASETS, f"no data set {self.name!r}{near}; known are {known}"),
-        )
         return _fetch(self.name) if self.action == "fetch" else _check(self.name)
+
+    def _check_name(self) -> None:
+        """Refuse a name of no data set, and of no recipe where these are checked too."""
+        from universal_transformer.data.sources import DATASETS
+        from universal_transformer.recipes import RECIPES
+
+        checks, known = self.action == "check", ", ".join(DATASETS)
+        near = suggestion(self.name, [*DATASETS, *(RECIPES if checks else [])])
+        recipe = " (ut recipes lists the recipes)" * checks
+        unknown = f"no data set{' or recipe' * checks} {self.name!r}{near}; data sets: {known}{recipe}"
+        refuse(
+            (self.action == "fetch" and not self.name, f"name a data set: ut data fetch NAME; known are {known}"),
+            (self.action != "list" and self.name not in {*DATASETS, ""}, unknown),
+        )
 
 
 def _list() -> int:

@@ -23,6 +23,7 @@ from universal_transformer.models.call import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.runs.folder import BASELINE, CONFIG, HELD_OUT, METRICS
 from universal_transformer.runs.opened import OwnTests, open_with_task, read_config, with_found_files
+from universal_transformer.typed import listed
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -80,12 +81,15 @@ class Evaluate(Scoring, Answering, Reporting):
         run = dataclasses.replace(run, other_reports=self.report)
         unanswered = "a language model is scored without answers; leave it out"
         refuse((self.predictions and not run.model.config.reads, f"--predictions {self.predictions}: {unanswered}"))
-        from universal_transformer.evaluation.metrics import metric_of
+        from universal_transformer.evaluation.metrics import METRICS, metric_of
 
         statistics = metric_of(task).statistics
         if self.metric:
             if in_clone("paper"):
                 from_clone("paper.fixed_length", command="evaluate")  # the metric of its tables
+            model, kinds = run.model, METRICS.items()
+            fitting = [n for n, m in kinds if (m.architecture, m.writes) == (model.config.architecture, model.writes)]
+            refuse((self.metric not in METRICS, f"expected one of {listed(fitting)}"), at=f"--metric {self.metric}")
             task = dataclasses.replace(task, metric=self.metric)
         answers: Answers | None = {} if self.predictions else None
         with sharing_positions(run):

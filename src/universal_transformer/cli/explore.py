@@ -14,7 +14,6 @@ from universal_transformer.cli.serve import check_packages, listen, run_server
 from universal_transformer.cli.shared_options import OfRun, OnData
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MODEL
-from universal_transformer.pretrained_models import is_pretrained
 from universal_transformer.serve.limits import Limits
 from universal_transformer.typed import Range
 
@@ -58,7 +57,6 @@ class Explore(OnData, OfRun):
         from universal_transformer.evaluation.pipeline import Pipeline
         from universal_transformer.explore.explorer import Explored
         from universal_transformer.explore.page_model import brought_inputs
-        from universal_transformer.pretrained_models.card import read_card
         from universal_transformer.runs.opened import open_run, open_with_task
         from universal_transformer.serve.engine import Engine
 
@@ -68,8 +66,6 @@ class Explore(OnData, OfRun):
         except UserError as error:
             run, obstacle = open_run(Path(name)), f"{error}."
             note(f"ut: {name}: no test: {error}")
-            if is_pretrained(run.folder):
-                obstacle += f" Its data: {read_card(run.folder).data}."
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
         plain, unlike = DecodingOptions(sampling=run.codec.sampling), written_freely(run.model.config)

@@ -79,7 +79,7 @@ def _writer(run: Run, *, format: Format, runtime: Path) -> Callable[[Path], str]
 
         check_form(run)
         return partial(_write_web, run=run, model=TracedExportable(run.model), runtime=runtime_files(runtime))
-    return partial(_write_graph, run=run, model=Exportable(run.model), format=format)
+    return partial(_write_graph, run=run, model=Exportable(run.model, onnx=format == "onnx"), format=format)
 
 
 def _write_transformers(folder: Path, *, run: Run) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError, refuse
-from universal_transformer.files import printable
+from universal_transformer.files import printable, quoted
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
@@ -56,6 +56,12 @@ def note(text: str) -> None:
     """Print a line to standard error, so that a pipe receives only results; of several processes the first one does."""
     if is_first():
         print(printable(text), file=sys.stderr)
+
+
+def program() -> str:
+    """How this program is started: ``ut``, or a script with members of its own, which later commands need as well."""
+    script = Path(sys.argv[0])
+    return f"python {quoted(script)}" if script.suffix == ".py" and script.name != "__main__.py" else "ut"
 
 
 def is_first() -> bool:

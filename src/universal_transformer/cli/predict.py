@@ -60,7 +60,7 @@ class Predict(Answering, InBatches, OfRun):
     """text: the answers. jsonl: one JSON object a line, with scores and steps. tsv: each input with its answer. conll:
     each token with its tag."""
     choices: OneOf | None = None
-    """Number of best predictions in each JSON object (default: 3)."""
+    """Number of best predictions in each JSON object (default: 3). Of an answer that is written, as many as beams."""
     lines: Annotated[Positive, OptionForm("N")] = 1
     """Lines that a language model writes for each prompt."""
     longest: Positive = LONGEST
@@ -94,7 +94,11 @@ class Predict(Answering, InBatches, OfRun):
         inference = replace(self.decoding(sampling), lines=self.lines)
         run = open_run(Path(self.run), device=self.device, halting_execution=self.halting_execution)
         unused = self.seed is not None and not (sampled or run.codec.target.draws)
-        refuse((unused, f"--seed is for sampling: {give}"))
+        few = self.choices and self.choices > self.beams and run.model.config.decodes
+        refuse(
+            (unused, f"--seed is for sampling: {give}"),
+            (few, f"--choices {self.choices}: an answer of this model has one for each beam; give --beams too"),
+        )
         if self.temperature is None and self.beams == 1:
             temperature = run.codec.sampling.temperature
             inference = replace(inference, sampling=replace(inference.sampling, temperature=temperature))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from universal_transformer.cli.output import INTERRUPTED, first_alone_speaks, is_first, note, say
+from universal_transformer.cli.output import INTERRUPTED, first_alone_speaks, is_first, note, program, say
 from universal_transformer.cli.parser import OptionForm, Place, options_of
 from universal_transformer.cli.shared_options import File, Folder, OnData
 from universal_transformer.errors import UserError, refuse, suggestion
@@ -184,7 +184,8 @@ class Train(OnData):
         if self.quiet:
             say("\n".join([result.text, *(f"warning: {text}" for text in result.warnings)]))
         name = quoted(folder)
-        print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
+        following = (f"evaluate {name}", f"predict {name} FILE", f"plot {name}")
+        print("next:", *(f"  {program()} {command}" for command in following), sep="\n")
         return 0
 
     def _help(self) -> int:

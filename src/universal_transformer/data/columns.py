@@ -164,8 +164,11 @@ class Columns:
         if missing := [place for place in self.read if place not in fields]:
             option = "--data.group" if missing == [self.group] else "--data.columns"
             if "1" in fields:
-                found = f"found the columns {show(sorted(fields, key=str.isdecimal))}; no column {missing[0]}"
-                raise UserError(f"{where}: {found}; {option} chooses others")
+                names = [place for place in fields if not place.isdecimal()]
+                found = f"the first line names the columns {show(names)}" if names else f"found {show([*record.cells])}"
+                choice = f"{option} chooses others"
+                choice = "--data.separator names what is between" if len(record.cells) == 1 else choice
+                raise UserError(f"{where}: {found}; no column {missing[0]}; {choice}")
             expected = f"a JSON object with {' and '.join(map(json.dumps, self.read))}"
             found = f"found the keys {show(sorted(fields))}"
             raise UserError(f"{where}: {found}; expected {expected}; {option} chooses other keys")
@@ -280,6 +283,9 @@ def records(lines: Lines, columns: Columns, *, name: str, inputs: bool = False) 
         if first and cells and not form:
             header = _header(columns, cells, where, inputs=inputs, alone=ending(name) == CSV)
             first = False
+            for place in columns.read:
+                again = header.count(place) > 1 + (columns.two_texts and columns.places[columns.first] == (place,))
+                refuse((again, f"{header.count(place)} columns have the name {show(place)}; expected one"), at=where)
             if header:
                 continue
         if header and cells and len(header) != len(cells):

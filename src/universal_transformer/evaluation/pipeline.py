@@ -63,7 +63,8 @@ class Pipeline:
         that the codec refuses, and for options that do not fit the model.
         """
         several = isinstance(texts, list)
-        lines = [line_of(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
+        given, segments = texts if isinstance(texts, list) else [texts], self.codec.source.segments
+        lines = [line_of(text, number, segments=segments) for number, text in enumerate(given)]
         examples = [self.example(line, number) for number, line in enumerate(lines)]
         options = self.options if options is None else options
         asked = [example for example in examples if example is not None]
@@ -131,13 +132,15 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 
-def line_of(text: object, number: int) -> str:
-    """Return a text, or the columns of one, as a line of a file has them."""
+def line_of(text: object, number: int, *, segments: int) -> str:
+    """Return a text, or the columns of one, as a line of a file has them; a model reads so many of them."""
     columns = text if isinstance(text, tuple) else (text,)
     texts = [column for column in columns if isinstance(column, str)]
     tab = isinstance(text, tuple) and any("\t" in column for column in texts)
+    many = isinstance(text, tuple) and len(texts) > 1 == segments
     refuse(
         (not texts or len(texts) < len(columns), f"found {show(text)}; expected text, or a tuple of texts for columns"),
+        (many, f"found {show(text)}; this model reads one text; several inputs are a list"),
         (tab, f"a tab in {show(text)}; it separates columns"),
         at=f"text {number}",
     )

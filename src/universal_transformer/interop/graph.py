@@ -54,18 +54,18 @@ class Comparison(NamedTuple):
 class Exportable(nn.Module):
     """A copy of a model for tracing: its loop over depth is one operation, and it returns a tuple of tensors.
 
-    The tuple has the logits, then the steps of each side that the model has. UserError for a model that has no export.
+    The tuple: the logits, then the steps of each side of the model. UserError for a model that has no (ONNX) export.
     """
 
     keep: Kept = NOTHING
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, onnx: bool = True) -> None:
         super().__init__()
         self.config: ModelConfig = model.config
         if self.config.kind != ModelConfig.kind:
             kind = f"model.kind={self.config.kind}"
             raise UserError(f"{kind}: only Universal Transformers and Transformers can be exported")
-        for path, wrong, reason in _refusals(self.config):
+        for path, wrong, reason in _refusals(self.config, onnx=onnx):
             if wrong:
                 raise refusal(f"model.{path}", attrgetter(path)(self.config), f"not exported: {reason}")
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -193,12 +193,12 @@ def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
     return (found.logits, *(trace.steps for trace in found.traces))
 
 
-def _refusals(config: ModelConfig) -> Refusals:
-    pointer = config.architecture == "classifier" and config.outputs.pooling == "pointer"
-    yield "outputs.pooling", pointer, "the ONNX optimizer drops its 1e-9"
+def _refusals(config: ModelConfig, *, onnx: bool) -> Refusals:
+    pointer = onnx and config.architecture == "classifier" and config.outputs.pooling == "pointer"
+    yield "outputs.pooling", pointer, "the ONNX optimizer drops its 1e-9; --format torch keeps it"
     yield "inputs.kind", config.inputs.kind in ("frames", "patches"), "only models that read tokens are"
     yield "outputs.kind", config.outputs.kind == "frames", "only logits of tokens and classes are"
-    yield "vocabulary.separator_id", bool(config.vocabulary.separators), "ONNX has no cumulative maximum"
+    yield "vocabulary.separator_id", onnx and bool(config.vocabulary.separators), "ONNX: no cummax; try --format torch"
     weights = config.halts and choices_of(config.halting).keeps_weights
     yield "halting.rule", weights, "its cost needs the weights of all steps"
     yield "depth.max_steps", config.by_length(decoder=False), "only a depth that is a number is"

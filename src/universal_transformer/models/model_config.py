@@ -215,7 +215,8 @@ class ModelConfig(BaseConfig):
             yield from unused(self.depth, "depth", ("decoder_max_steps",), "an encoder_decoder")
         missing = ("decoder",) * (not self.decodes) + ("encoder",) * (not self.reads)
         side = self.halting.side
-        yield "halting.side", side in missing, f"a {self.architecture} has no {side}"
+        others = listed(sorted({"both", "encoder", "decoder", "none"} - {*missing}))
+        yield "halting.side", side in missing, f"a {self.architecture} has no {side}; allowed here: {others}"
         yield from super().rules()
         if self.halts:
             yield from refusals(self)

@@ -219,7 +219,14 @@ def open_with_task(
     if validation_size is not None:
         run = replaced(run, {"config.data": with_validation_size(run.config.data, validation_size)})
     if own is None or not (own.files or own.targets or own.group is not None):
-        return run, load_task(run)
+        try:
+            return run, load_task(run)
+        except UserError as error:
+            if not is_pretrained(run.folder):
+                raise
+            from universal_transformer.pretrained_models.card import read_card
+
+            raise UserError(f"{error}. Data of {run.folder.name}: {read_card(run.folder).data}") from error
     tasks = {
         name: load_task(replaced(run, {"config.data": data})) for name, data in own.data_of(run.config.data).items()
     }

@@ -155,7 +155,7 @@ class Service:
     def _read(self, asked: Inputs) -> list[ReadInput]:
         found = list[ReadInput]()
         for number, text in enumerate(asked.inputs):
-            line = line_of(text, number)
+            line = line_of(text, number, segments=self.engine.pipeline.codec.source.segments)
             try:
                 found.append(ReadInput(line, self.engine.pipeline.example(line, number)))
             except UserError as error:

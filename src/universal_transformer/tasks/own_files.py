@@ -14,7 +14,7 @@ from universal_transformer.data.columns import Columns, Lines, TextRow, records
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import HoldOut, TextTable, check_file, read_table
 from universal_transformer.data.tokenizer_files import ENDINGS
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.files import MAX_WRITTEN_LINE, Line, show, show_path
 from universal_transformer.tasks.codec import Codec
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
@@ -53,11 +53,12 @@ class OwnFiles(ABC):
     test: str = ""
     """Test rows, like `train`; without it the validation rows are scored."""
     columns: str = ""
-    """Columns by name or number: source=1,target=3. Names are the keys of JSON lines, or stand in the first line of
-    other files. A file that ends in .csv may have columns in quotes."""
+    """Columns of the file by name or number: "source=1,target=3" of pairs, "text=1,label=3" of texts with labels. Names
+    are the keys of JSON lines, or stand in the first line of other files. A file that ends in .csv may have columns in
+    quotes."""
     separator: str = ""
     """What stands between columns (default: a tab, in .csv a comma), or a whole line with the names of its columns in
-    braces: "IN: {source} OUT: {target}"."""
+    braces: "IN: {source} OUT: {target}" of pairs."""
     vocabulary_size: int = 20_000
     """At most so many different tokens."""
     max_length: AtLeastTwo = 256
@@ -295,13 +296,14 @@ def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int],
     given = [1 / counts.get(index, 1) for index in range(len(labels))]
     if choice != "balanced":
         words, where = dict(part.rpartition("=")[::2] for part in choice.split(",")), "--data.class-weights"
-        for label, weight in words.items():
-            if label not in labels:
-                raise UserError(f"{where}: {unknown_name(label, labels, what=what, remedy='')}")
-            if not re.fullmatch(r"\d+(\.\d+)?", weight) or not float(weight):
-                raise UserError(
-                    f"{where}: {show(f'{label}={weight}')}; expected balanced, or {what.upper()}=WEIGHT above 0"
-                )
+        for part, (label, weight) in zip(choice.split(","), words.items(), strict=False):
+            is_weight = bool(re.fullmatch(r"\d+(\.\d+)?", weight)) and float(weight) > 0
+            wrong = "=" not in part or (label in labels and not is_weight)
+            refuse(
+                (wrong, f"{show(part)}; expected balanced, or {what.upper()}=WEIGHT above 0"),
+                (label not in labels, unknown_name(label, labels, what=what, remedy="")),
+                at=where,
+            )
         given = [float(words.get(label, 1)) for label in labels]
     mean = sum(given[index] * count for index, count in counts.items()) / sum(counts.values())
     return [weight / mean for weight in given]
