@@ -95,6 +95,9 @@ BELOW_PRINT: Mapping[str, Mapping[str, str]] = {
         "positions, and have 0.005 of the sequences.",
         "program/ut-convolution": "20,000 updates with a curriculum of lengths. Of programs without a product 0.386 "
         "are right, and 0.055 of the others: products and loops in loops are not learned, and the loss still falls.",
+        "program/ut-convolution-restart": "20,000 updates with a curriculum of lengths. Of programs without a product "
+        "0.462 are right, and 0.055 of the others: products and loops in loops are not learned, and the loss still "
+        "falls.",
         "addition/lstm": "20,000 updates with a curriculum of lengths; 1,500 without one: 0.414.",
         **{f"addition/{model}": _FEW.format("1,500") + " They have no curriculum." for model in _VARIANTS},
         "addition/transformer": "8,153 updates with a curriculum of lengths: 1 of 1,000 programs is wrong.",
