@@ -54,7 +54,7 @@ class Explore(OnData, OfRun):
         """Load a model, and its test where the data are there."""
         from universal_transformer.decoding.options import DecodingOptions
         from universal_transformer.evaluation.calibration import calibrated, written_freely
-        from universal_transformer.evaluation.pipeline import Pipeline
+        from universal_transformer.evaluation.pipeline import Pipeline, sampling_of
         from universal_transformer.explore.explorer import Explored
         from universal_transformer.explore.page_model import brought_inputs
         from universal_transformer.runs.opened import open_run, open_with_task
@@ -68,7 +68,7 @@ class Explore(OnData, OfRun):
             note(f"ut: {name}: no test: {error}")
         if not run.model.config.max_steps:
             raise UserError(f"{name}: a model of kind {run.model.config.kind} has no depth: there are no steps to show")
-        plain, unlike = DecodingOptions(sampling=run.codec.sampling), written_freely(run.model.config)
+        plain, unlike = DecodingOptions(sampling=sampling_of(run.codec)), written_freely(run.model.config)
         options, found = calibrated(run.folder, plain, model=run.folder / MODEL, unlike=unlike)
         engine = Engine(Pipeline(run.model, run.codec, options, found), LIMITS)
         return Explored(run.folder.resolve().name, engine, task, obstacle, brought_inputs(run.folder))

@@ -87,6 +87,7 @@ class Predict(Answering, InBatches, OfRun):
             (stdin and sys.stdin is None, closed),
         )
         from universal_transformer.evaluation.calibration import calibrated, written_freely
+        from universal_transformer.evaluation.pipeline import sampling_of
         from universal_transformer.evaluation.prediction import predict
         from universal_transformer.runs.opened import open_run
 
@@ -100,7 +101,7 @@ class Predict(Answering, InBatches, OfRun):
             (few, f"--choices {self.choices}: an answer of this model has one for each beam; give --beams too"),
         )
         if self.temperature is None and self.beams == 1:
-            temperature = run.codec.sampling.temperature
+            temperature = sampling_of(run.codec).temperature
             inference = replace(inference, sampling=replace(inference.sampling, temperature=temperature))
         if self.calibration:
             unlike = written_freely(run.model.config)

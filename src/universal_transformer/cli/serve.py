@@ -36,7 +36,7 @@ class Serve(Answering, Limits, OfRun):
         """Serve until SIGINT or SIGTERM; requests that have begun are answered."""
         check_packages("ut serve")
         from universal_transformer.evaluation.calibration import calibrated, written_freely
-        from universal_transformer.evaluation.pipeline import Pipeline
+        from universal_transformer.evaluation.pipeline import Pipeline, sampling_of
         from universal_transformer.runs.opened import open_run
         from universal_transformer.serve.app import Service
         from universal_transformer.serve.engine import Engine
@@ -47,7 +47,7 @@ class Serve(Answering, Limits, OfRun):
             raise UserError(
                 f"{self.run}: this model reads files ({', '.join(suffixes)}), which no request has; use ut predict"
             )
-        options, found = self.decoding(run.codec.sampling if self.beams == 1 else GREEDY), ""
+        options, found = self.decoding(sampling_of(run.codec) if self.beams == 1 else GREEDY), ""
         options.check(run.model)
         if self.calibration:
             unlike = written_freely(run.model.config)

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Example
-from universal_transformer.decoding import GREEDY
+from universal_transformer.decoding import GREEDY, Sampling
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError, refuse
 from universal_transformer.evaluation.calibration import calibrated, written_freely
@@ -126,10 +126,17 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from None
     model.codec = codec
-    options, note = DecodingOptions(sampling=codec.sampling), ""
+    options, note = DecodingOptions(sampling=sampling_of(codec)), ""
     if calibration:
         options, note = calibrated(find(run), options, model=folder, unlike=written_freely(model.config))
     return Pipeline(model=model, codec=codec, options=options, note=note)
+
+
+def sampling_of(codec: Codec[Any, Any]) -> Sampling:
+    """How answers are chosen unless a caller says otherwise: greedily, but pictures are sampled at temperature 1, as
+    the likeliest pixels one after the other are no likely picture.
+    """
+    return Sampling(temperature=1.0) if codec.target.draws else GREEDY
 
 
 def line_of(text: object, number: int, *, segments: int) -> str:

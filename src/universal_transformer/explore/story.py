@@ -14,6 +14,7 @@ from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding import DecodingOptions
 from universal_transformer.decoding.options import DEFAULTS
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.pipeline import sampling_of
 from universal_transformer.evaluation.prediction import MOST_WEIGHTS, predict
 from universal_transformer.explore.input_trace import InputTrace, traced
 from universal_transformer.explore.story_figures import (
@@ -87,7 +88,7 @@ def examine(
     """Run `model`, called `name`, on a test example at the depth of `options`. UserError for a model without depth."""
     asked = given(example, codec)
     if codec.target.draws:
-        options = replace(options, sampling=codec.sampling)
+        options = replace(options, sampling=sampling_of(codec))
     if codec.target.continues:
         coordinates = model.config.coordinates
         longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION

@@ -12,7 +12,6 @@ from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.models.call import GREEDY, Sampling
 from universal_transformer.tasks.sides import SIDES
 from universal_transformer.tasks.sides.side import Side
 from universal_transformer.typed import check_names, hints, listed, typed
@@ -65,13 +64,6 @@ class Codec(Generic[Source, Target]):
         if not source or not target:
             return ""
         return f"source {source}, target {target}" if self.source.kind == self.target.kind else f"{source}, {target}"
-
-    @property
-    def sampling(self) -> Sampling:
-        """How answers are chosen unless a caller says otherwise: greedily, but pictures are sampled at temperature 1,
-        as the likeliest pixels one after the other are no likely picture.
-        """
-        return Sampling(temperature=1.0) if self.target.draws else GREEDY
 
     @property
     def unanswered(self) -> int | tuple[int, ...]:
