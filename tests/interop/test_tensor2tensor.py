@@ -313,6 +313,7 @@ def test_what_ours_cannot_be_is_refused_by_name_and_value(name, value):
         ACT | {"act_type": "random"},
         {"add_position_timing_signal": False, "pos": "emb"},
         {"add_position_timing_signal": False, "add_or_concat_timing_signal": "concat"},
+        {"recurrence_type": "dwa", "add_or_concat_timing_signal": "concat"},
         {"mix_with_transformer": "before_ut", "num_mixedin_layers": 0},
     ],
 )

@@ -182,6 +182,25 @@ def test_tokens_are_those_of_our_generate(name, caching):
         assert row == whole + [vocabulary.padding_id] * (len(row) - len(whole))
 
 
+@pytest.mark.parametrize("form", ["tuple", "of transformers", "ours"])
+def test_an_encoded_source_may_be_given_in_each_form(form):
+    """Of positions that begin again after separators only ours has them; otherwise they follow from the tokens."""
+    model = small(halting=True, position_coordinates="rotary", rotary_source=True, separator_id=(4, 5))
+    theirs, ids, target = to_transformers(model), rows(model, padding="right"), target_of(model)
+    ids[:, 1] = 4
+    given = {"attention_mask": (ids != 0).long()}
+    encoded = theirs.get_encoder()(ids, **given, return_dict=form != "tuple")
+    if form == "of transformers":
+        encoded = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
+    given |= {"encoder_outputs": encoded, "decoder_input_ids": theirs.prepare_decoder_input_ids_from_labels(target)}
+    torch.testing.assert_close(theirs(input_ids=ids, **given).logits, logits_of_theirs(theirs, ids, target))
+    if form == "ours":
+        torch.testing.assert_close(theirs(**given).logits, logits_of_theirs(theirs, ids, target))
+    else:
+        with pytest.raises(UserError, match="encoder_outputs without positions"):
+            theirs(**given)
+
+
 def test_a_depth_that_is_asked_for_is_the_depth(tmp_path):
     model = small(**LM, max_steps=4)
     to_transformers(model).save_pretrained(tmp_path)

@@ -164,8 +164,52 @@ def test_the_ponder_cost_is_the_mean_over_positions_whose_labels_count(name):
 
 def test_a_rule_with_another_loss_is_not_trained_here():
     model = to_transformers(small(**LM, halting=True, **{"halting.rule": "ponder"})).train()
-    with pytest.raises(UserError, match=r"halting\.rule=ponder: its loss is another one"):
-        model(**batch_of("language model"))
+    batch = batch_of("language model")
+    for labels in (batch.pop("labels"), None):  # the trainer computes a smoothed loss itself
+        with pytest.raises(UserError, match=r"halting\.rule=ponder: its loss is another one"):
+            model(**batch, labels=labels)
+
+
+def test_the_trainer_smooths_the_labels_of_the_token_after_each():
+    batch = batch_of("language model")
+    model = trainable("language model")
+    arguments = {"report_to": "none", "use_cpu": True, "label_smoothing_factor": 0.1}
+    trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments))
+    with pytest.raises(UserError, match=r"ponder_weight=0\.3: a loss without labels"):
+        trainer.compute_loss(model, dict(batch))
+    model.config.ponder_weight = 0.0
+    loss = trainer.compute_loss(model, dict(batch))
+    logits, labels = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits, batch["labels"]
+    terms = torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), label_smoothing=0.1, ignore_index=-100
+    )
+    torch.testing.assert_close(loss, terms)
+
+
+def test_a_loss_needs_all_logits():
+    model, batch = trainable("language model"), batch_of("language model")
+    with pytest.raises(UserError, match="logits_to_keep=2: a loss needs all logits"):
+        model(**batch, logits_to_keep=2)
+
+
+@pytest.mark.parametrize("name", ["copy", "reverse"])
+def test_long_answers_are_whole_in_a_pipeline_too(name, tmp_path):
+    """The limit grows with the source, beyond that of the longest answer in training."""
+    assert main(["export", name, "--format", "transformers", "--out", str(tmp_path / name)]) == 0
+    answer = transformers.pipeline("text-to-text", str(tmp_path / name))
+    text = "1234567890" * 10
+    (found,) = answer([text])
+    assert found["generated_text"] == load(name)(text).text == (text if name == "copy" else text[::-1])
+    assert [len(row["generated_text"]) for row in answer([text], max_new_tokens=7)] == [7]
+
+
+def test_a_tokenizer_without_padding_does_not_spoil_a_saved_model(tmp_path):
+    model = to_transformers(small(**LM))
+    model.config.pad_token_id = model.config.eos_token_id  # as `Trainer` does for such a tokenizer
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+    ids = torch.tensor([[1, 5, 6, 7]])
+    assert torch.equal(again(ids).logits, model.eval()(ids).logits)
 
 
 @pytest.mark.parametrize("halting", [False, True])

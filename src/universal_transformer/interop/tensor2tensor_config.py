@@ -260,6 +260,10 @@ def _check(full: Mapping[str, Any]) -> None:
             "add_or_concat_timing_signal='concat' without add_position_timing_signal is not supported: "
             "the official code does not project the state back then"
         )
+    if full["add_or_concat_timing_signal"] == "concat" and full["recurrence_type"] == "dwa":
+        raise Unsupported(
+            "add_or_concat_timing_signal='concat' with recurrence_type='dwa' is not supported: only 'add'"
+        )
     if full["mix_with_transformer"] != "none" and positions and not full["num_mixedin_layers"]:
         raise Unsupported("num_mixedin_layers=0 with mix_with_transformer is not supported: at least 1")
     steps = "num_rec_steps" if full["recurrence_type"] in get_args(FixedDepth) else "act_max_steps"

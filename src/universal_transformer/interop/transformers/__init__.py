@@ -12,6 +12,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from universal_transformer.interop.transformers.depth_cache import DepthCache
 from universal_transformer.interop.transformers.modeling import UniversalTransformerModel
@@ -38,6 +39,8 @@ __all__ = [
 AutoConfig.register(UniversalTransformerConfig.model_type, UniversalTransformerConfig)
 AutoModel.register(UniversalTransformerConfig, UniversalTransformerModel)
 AutoModelForCausalLM.register(UniversalTransformerConfig, UniversalTransformerForCausalLM)
+# by these names `Trainer` knows for which models it shifts the labels that it smooths
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[UniversalTransformerConfig.model_type] = UniversalTransformerForCausalLM.__name__
 AutoModelForSeq2SeqLM.register(UniversalTransformerConfig, UniversalTransformerForConditionalGeneration)
 AutoModelForSequenceClassification.register(UniversalTransformerConfig, UniversalTransformerForSequenceClassification)
 AutoModelForTokenClassification.register(UniversalTransformerConfig, UniversalTransformerForTokenClassification)

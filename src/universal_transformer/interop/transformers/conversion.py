@@ -60,12 +60,15 @@ def from_transformers(model: ModelForTask) -> Model:
 
 
 def _choose_generation(chosen: Any, config: ModelConfig) -> None:
-    """Let ``generate`` write what ours writes: never padding or a start, and no more tokens than an answer has."""
+    """Let ``generate`` write what ours writes: never padding or a start, and no more tokens than an answer has. That
+    depends on the source, where there is one (`Writer`); pipelines of text alone have a limit of their own otherwise.
+    """
     vocabulary, generation = config.vocabulary, config.generation
     never = {vocabulary.padding_id, vocabulary.start_id} - {vocabulary.end_id}
     if generation.fixed_length:
         never.add(vocabulary.end_id)
-    chosen.suppress_tokens, chosen.max_new_tokens = sorted(never), generation.max_new_tokens
+    chosen.suppress_tokens = sorted(never)
+    chosen.max_new_tokens = None if config.reads else generation.max_new_tokens
 
 
 def _renamed(name: str) -> str:

@@ -344,7 +344,14 @@ class UniversalTransformerModel(UniversalTransformerPreTrainedModel):
             encoder_outputs = DepthOutput(last_hidden_state=encoder_outputs[0])
         source: States = encoder_outputs.last_hidden_state
         padding = padding_of(attention_mask, rows=len(source), length=source.shape[1])
-        encoded = EncodedSource(source, padding, encoder_outputs.get("positions"))
+        places = encoder_outputs.get("positions")
+        if places is None and self.encoder.side.part is not None:
+            if input_ids is None:
+                raise UserError(
+                    "encoder_outputs without positions: this model numbers them by tokens: give input_ids too"
+                )
+            places = self.encoder.side.positions(input_ids)
+        encoded = EncodedSource(source, padding, places)
         encoded.positions = at(encoded)
         found = self._decode(states, decoder_attention_mask, encoded, asked=asked, cache=cache, drawn=drawn[1])
         return DepthOutput(

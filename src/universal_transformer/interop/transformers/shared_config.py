@@ -117,6 +117,8 @@ class UniversalTransformerConfig(PreTrainedConfig):
         changed = {path: getattr(self, name) for name, path in MIRRORED.items()}
         if wanted in ENCODERS:
             changed["vocabulary.num_classes"] = self.num_labels
+        if self.pad_token_id == self.eos_token_id:  # of a tokenizer without padding: masks say what is none
+            del changed["vocabulary.padding_id"]
         blocks, slots = fields["step"]["blocks"], self.num_slots
         if slots != self.steps * blocks:
             if not isinstance(slots, int) or slots % blocks or slots < 1:

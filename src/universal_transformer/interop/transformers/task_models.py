@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, pad
 from transformers import GenerationMixin
 
 from universal_transformer.axes import Float, Int, PerPosition, Scalar, Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, refuse
 from universal_transformer.interop.transformers.depth_cache import DepthCache
 from universal_transformer.interop.transformers.modeling import (
     DepthOutput,
@@ -55,12 +55,25 @@ class ModelForTask(UniversalTransformerPreTrainedModel):
         raise NotImplementedError
 
     def sides(self, labels: Tensor | None, inputs: dict[str, Any]) -> DepthOutput:
-        """The output of the sides, with N + R of all positions where a loss follows from ``labels``."""
-        if labels is not None:
+        """The output of the sides, with N + R of all positions where a loss follows from ``labels``.
+
+        UserError in training for a model whose loss another program cannot compute: `Trainer` computes it of the logits
+        alone where it smooths labels, and leaves out the ponder cost.
+        """
+        shown = self.config.output_steps if inputs.get("output_steps") is None else inputs["output_steps"]
+        if labels is not None or (self.training and torch.is_grad_enabled() and not shown):
             costs = [type(part.halting).cost for part in self.modules() if isinstance(part, Recurrence)]
-            if self.training and not {*costs} <= {*COSTS}:
-                rule = self.model.ours.halting.rule
-                raise UserError(f"model.halting.rule={rule}: its loss is another one; train this model with ut train")
+            rule, weight = self.model.ours.halting.rule, self.config.ponder_weight
+            own = f"model.halting.rule={rule}: its loss is another one; train this model with ut train"
+            alone = (
+                f"ponder_weight={weight}: a loss without labels, as with label_smoothing_factor, has no ponder cost; "
+            )
+            remedy = "set it to 0, give labels, or ask for output_steps to add the cost"
+            refuse(
+                (self.training and not {*costs} <= {*COSTS}, own),
+                (labels is None and weight, alone + remedy),
+            )
+        if labels is not None:
             inputs["output_steps"] = True
         found: DepthOutput = self.model(**inputs, return_dict=True)
         return found
@@ -106,6 +119,15 @@ class Writer(ModelForTask, GenerationMixin):
         """Without the tokenizers that strings to stop at are found with: `generate` hands them on to each call."""
         del tokenizer, assistant_tokenizer
         return super().prepare_inputs_for_generation(*inputs, **kwargs)
+
+    def _prepare_generated_length(self, **lengths: Any) -> Any:
+        """The limit of this library where none is asked for: the answer to a long source may be long."""
+        chosen, decoder = lengths["generation_config"], self.model.decoder
+        if chosen.max_new_tokens is None and lengths["has_default_max_length"]:
+            assert decoder is not None
+            given = lengths["inputs_tensor"].shape[1]
+            chosen.max_new_tokens = decoder.limit(given, fed=lengths["input_ids_length"])
+        return super()._prepare_generated_length(**lengths)
 
     def _prepare_cache_for_generation(
         self,
@@ -155,6 +177,10 @@ class UniversalTransformerForCausalLM(Writer):
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(states[:, kept])
         if labels is not None:
+            if len(logits[0]) < labels.shape[1]:
+                raise UserError(
+                    f"logits_to_keep={logits_to_keep}: a loss needs all logits; leave it out, or the labels"
+                )
             loss = self.loss(logits, pad(labels[:, 1:], (0, 1), value=IGNORED), read, items=items)
         return self.output(read, logits=logits, loss=loss, options=options)
 
