@@ -167,21 +167,22 @@ class UniversalTransformerForCausalLM(Writer):
         **options: Any,
     ) -> DepthOutput:
         """Logits of the token after each of the last ``logits_to_keep`` positions, or of those that it numbers (0: of
-        all). ``options``: those of `modeling.ASKED`, and ``num_items_in_batch``.
+        all). ``options``: those of `modeling.ASKED`, ``num_items_in_batch``, and ``shift_labels``, the label of each
+        position itself, which counts in place of ``labels``.
         """
-        items = options.pop("num_items_in_batch", None)
+        items, shifted = options.pop("num_items_in_batch", None), options.pop("shift_labels", None)
+        if shifted is None and labels is not None:
+            shifted = pad(labels[:, 1:], (0, 1), value=IGNORED)
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        read = self.sides(labels, {**inputs, "cache": cache, **options})
+        read = self.sides(shifted, {**inputs, "cache": cache, **options})
         states, loss = read.last_hidden_state, None
         assert states is not None
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(states[:, kept])
-        if labels is not None:
-            if len(logits[0]) < labels.shape[1]:
-                raise UserError(
-                    f"logits_to_keep={logits_to_keep}: a loss needs all logits; leave it out, or the labels"
-                )
-            loss = self.loss(logits, pad(labels[:, 1:], (0, 1), value=IGNORED), read, items=items)
+        if shifted is not None:
+            few = logits.shape[1] < shifted.shape[1]
+            refuse((few, f"logits_to_keep={logits_to_keep}: a loss needs all logits; leave it out, or the labels"))
+            loss = self.loss(logits, shifted, read, items=items)
         return self.output(read, logits=logits, loss=loss, options=options)
 
 
