@@ -186,6 +186,12 @@ def test_the_trainer_smooths_the_labels_of_the_token_after_each():
     torch.testing.assert_close(loss, terms)
 
 
+def test_a_fixed_depth_has_no_ponder_cost_to_leave_out():
+    batch = batch_of("language model")
+    del batch["labels"]
+    assert to_transformers(small(**LM), ponder_weight=0.3).train()(**batch).loss is None
+
+
 def test_a_loss_needs_all_logits():
     model, batch = trainable("language model"), batch_of("language model")
     with pytest.raises(UserError, match="logits_to_keep=2: a loss needs all logits"):

@@ -71,7 +71,7 @@ class ModelForTask(UniversalTransformerPreTrainedModel):
             remedy = "set it to 0, give labels, or ask for output_steps to add the cost"
             refuse(
                 (self.training and not {*costs} <= {*COSTS}, own),
-                (labels is None and weight, alone + remedy),
+                (labels is None and weight and self.model.ours.halts, alone + remedy),
             )
         if labels is not None:
             inputs["output_steps"] = True
