@@ -164,6 +164,7 @@ def test_classes_have_weights_in_the_loss_of_training_alone(tmp_path, choice, we
         ("maybe=2", "unknown label 'maybe'; those of the training file are 'no', 'yes'$"),
         ("yes=0", "'yes=0'; expected balanced, or LABEL=WEIGHT"),
         ("yes", "'yes'; expected balanced, or LABEL=WEIGHT"),
+        ("yes=1,yes=2,no=0", "'no=0'; expected balanced, or LABEL=WEIGHT"),
     ):
         with pytest.raises(UserError, match=f"--data.class-weights: {message}"):
             LabelledData(train=path, validation=path, class_weights=wrong).load()

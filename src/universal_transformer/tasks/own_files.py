@@ -295,8 +295,9 @@ def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int],
     """
     given = [1 / counts.get(index, 1) for index in range(len(labels))]
     if choice != "balanced":
-        words, where = dict(part.rpartition("=")[::2] for part in choice.split(",")), "--data.class-weights"
-        for part, (label, weight) in zip(choice.split(","), words.items(), strict=False):
+        words, where = {}, "--data.class-weights"
+        for part in choice.split(","):
+            label, _, weight = part.rpartition("=")
             is_weight = bool(re.fullmatch(r"\d+(\.\d+)?", weight)) and float(weight) > 0
             wrong = "=" not in part or (label in labels and not is_weight)
             refuse(
@@ -304,6 +305,7 @@ def class_weights(choice: str, labels: Sequence[str], counts: Mapping[int, int],
                 (label not in labels, unknown_name(label, labels, what=what, remedy="")),
                 at=where,
             )
+            words[label] = weight
         given = [float(words.get(label, 1)) for label in labels]
     mean = sum(given[index] * count for index, count in counts.items()) / sum(counts.values())
     return [weight / mean for weight in given]
