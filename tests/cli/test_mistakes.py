@@ -108,7 +108,7 @@ MISTAKES = {
     "nothing to choose from": (["predict", "begun", "--choices", "7"], "--choices is for --format jsonl"),
     "more choices than beams": (
         ["predict", "addition", "--choices", "3", "--beams", "2", "--format", "jsonl", "--text", "1+1"],
-        "--choices 3: an answer of this model has one for each beam; give --beams too",
+        "--choices 3: an answer of this model has as many as --beams, here 2",
     ),
     "data of a pretrained model": (["evaluate", "writer"], "Data of writer: 88 novels by 32 authors"),
     "nothing to seed": (["predict", "reverse", "--seed", "3", "--text", "12"], "--seed is for sampling: give --temp"),

@@ -98,7 +98,7 @@ class Predict(Answering, InBatches, OfRun):
         few = self.choices and self.choices > self.beams and run.model.config.decodes
         refuse(
             (unused, f"--seed is for sampling: {give}"),
-            (few, f"--choices {self.choices}: an answer of this model has one for each beam; give --beams too"),
+            (few, f"--choices {self.choices}: an answer of this model has as many as --beams, here {self.beams}"),
         )
         if self.temperature is None and self.beams == 1:
             temperature = sampling_of(run.codec).temperature

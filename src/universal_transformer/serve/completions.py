@@ -80,7 +80,7 @@ class Chosen:
     def sampling(self, given: Sampling) -> Sampling:
         """As given unless a temperature, or what is for sampling alone, is chosen. Without a seed one is drawn."""
         cut = self.top_k is not None or self.top_p < 1.0
-        if self.temperature is None and not cut and (given == GREEDY or self.seed is None):
+        if self.temperature is None and not cut and self.seed is None:
             return given
         temperature = (given.temperature or float(cut)) if self.temperature is None else self.temperature
         if temperature == 0.0:
